@@ -6,10 +6,8 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +36,7 @@ from airflow_cdc.pipeline.target.read_commits import commits_behind
 from tests.support.careless_store import careless_store
 from tests.support.events import Record, numbered, sqlserver, tombstone
 from tests.support.natively import bytes_of, changes_of, decoder_of, new_table, rows_in
+from tests.support.racing import winners_of
 from tests.support.small_lakes import field, write_table
 from tests.system.object_store import PACKAGES, Store, two_stores
 
@@ -271,36 +270,20 @@ def test_of_two_that_read_the_same_version_one_commits(table: DeltaTable) -> Non
 
 
 def test_of_many_that_commit_one_version_at_one_instant_exactly_one_does(table: DeltaTable) -> None:
-    writers, rounds = 4, 12
-    together = threading.Barrier(writers)
+    rounds = 12
     prepared = rows_for(open_table(TABLE), folded(event("c", 0, 1, "x")), ["id", "name"], microbatch=1)
 
-    def write(writer: int) -> list[bool]:
-        won = []
-        for number in range(rounds):
-            name = pa.array([f"{writer}-{number}"])
-            rows = prepared.set_column(0, "id", pa.array([number])).set_column(1, "name", name)
-            opened = open_table(TABLE)
-            together.wait()
-            try:
-                merge_rows(opened, rows, KEYS, of=CommitOf(application=f"flow:{writer}", version=number, metadata=f"{writer}-{number}"))
-                won.append(True)
-            except ConcurrentRunError:
-                won.append(False)
-            together.wait()
-        return won
+    def write(opened: DeltaTable, writer: int, number: int) -> None:
+        rows = prepared.set_column(0, "id", pa.array([number])).set_column(1, "name", pa.array([f"{writer}-{number}"]))
+        merge_rows(opened, rows, KEYS, of=CommitOf(application=f"flow:{writer}", version=number, metadata=f"{writer}-{number}"))
 
-    with ThreadPoolExecutor(writers) as pool:
-        results = list(pool.map(write, range(writers)))
-    winners = [[writer for writer in range(writers) if results[writer][number]] for number in range(rounds)]
-    assert [len(each) for each in winners] == [1] * rounds
+    winners = winners_of(4, rounds, opened=partial(open_table, TABLE), write=write)
     opened = open_table(TABLE)
     assert opened.version() == rounds
     # No version was replaced: each holds the commit of who was told that it won.
-    assert [commit["userMetadata"] for commit in commits_behind(TABLE, 0)] == [
-        f"{winner}-{number}" for number, (winner,) in enumerate(winners)
-    ]
-    assert Counter(rows_in(opened).values()) == Counter(f"{winner}-{number}" for number, (winner,) in enumerate(winners))
+    names = [f"{winner}-{number}" for number, winner in enumerate(winners)]
+    assert [commit["userMetadata"] for commit in commits_behind(TABLE, 0)] == names
+    assert Counter(rows_in(opened).values()) == Counter(names)
 
 
 @pytest.fixture
@@ -336,30 +319,16 @@ def test_rows_are_marked_and_added_on_the_store(marked: str) -> None:
 
 
 def test_of_many_that_mark_rows_of_one_version_at_one_instant_exactly_one_commits(marked: str) -> None:
-    writers, rounds = 4, 6
-    together = threading.Barrier(writers)
+    rounds = 6
     opened = open_table(marked)
     prepared = rows_for(opened, folded(event("c", 0, 1, "x")), ["id", "name"], microbatch=1)
     mark(opened, prepared, version=1)
 
-    def write(writer: int) -> list[bool]:
-        won = []
-        for number in range(rounds):
-            found = open_table(marked)
-            together.wait()
-            try:
-                mark(found, prepared.set_column(1, "name", pa.array([f"{writer}-{number}"])), version=number, application=f"flow:{writer}")
-                won.append(True)
-            except ConcurrentRunError:
-                won.append(False)
-            together.wait()
-        return won
+    def write(found: DeltaTable, writer: int, number: int) -> None:
+        mark(found, prepared.set_column(1, "name", pa.array([f"{writer}-{number}"])), version=number, application=f"flow:{writer}")
 
-    with ThreadPoolExecutor(writers) as pool:
-        results = list(pool.map(write, range(writers)))
-    winners = [[writer for writer in range(writers) if results[writer][number]] for number in range(rounds)]
-    assert [len(each) for each in winners] == [1] * rounds
-    assert [row["name"] for row in looked_at().rows(["name"], order=['"id"'])] == [f"{winners[-1][0]}-{rounds - 1}"]
+    winners = winners_of(4, rounds, opened=partial(open_table, marked), write=write)
+    assert [row["name"] for row in looked_at().rows(["name"], order=['"id"'])] == [f"{winners[-1]}-{rounds - 1}"]
 
 
 def test_a_key_that_is_refused_while_rows_are_marked_is_not_shown(marked: str, stores: tuple[Store, Store]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import json
 import zlib
 from collections import Counter
@@ -18,6 +16,7 @@ from airflow_cdc.model.columns import FILE
 from airflow_cdc.model.connectors.registry import CONNECTORS, without_database
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.operation import Operation
+from airflow_cdc.pipeline.native.decompress import decompressed
 from airflow_cdc.pipeline.read.respell import MARKS
 
 _OPERATIONS = frozenset(each.value for each in Operation)
@@ -55,20 +54,10 @@ def content_of(fs: FileSystem, root: str, path: str) -> bytes:
     :raises ValueError: when it is not compressed as its name shows, or cut off.
     """
     content = fs.cat_file(f"{root.rstrip('/')}/{path}")
-    name = path.lower()
     try:
-        if name.endswith(".gz"):
-            return gzip.decompress(content)
-        if name.endswith(".bz2"):
-            return bz2.decompress(content)
-        if name.endswith((".zst", ".zstd")):
-            import pyarrow
-
-            with pyarrow.CompressedInputStream(pyarrow.BufferReader(content), "zstd") as stream:
-                return bytes(stream.read())
+        return decompressed(content, path)
     except (EOFError, OSError, ValueError, zlib.error) as error:
         raise ValueError(f"it is not compressed as its name shows, or cut off ({error})") from error
-    return content
 
 
 def read_plainly(fs: FileSystem, root: str, file: ArchivedFile) -> PlainSurvey:

@@ -6,12 +6,12 @@ line (docs/reference/archive-layouts.md).
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile
+from airflow_cdc.pipeline.native.decompress import decompressed
 from airflow_cdc.pipeline.native.duckdb_sql import name, read_members, struct, text, texts
 from airflow_cdc.pipeline.native.fetched_files import FetchedFiles, is_named_alike
 
@@ -128,20 +128,9 @@ def _check_lines(content: bytes, path: str) -> None:
     :raises UnpairedError: where one does not.
     """
     try:
-        lines = _decompressed(content, path)
+        lines = decompressed(content, path)
     except (OSError, EOFError, zlib.error) as error:
         raise UnpairedError(f"{path}: {error}") from error
     ends = lines.count(b"\n") + (not lines.endswith(b"\n"))
     if not lines.startswith(b"{") or lines.count(b"\n{") + 1 != ends or lines.count(b"\r") != lines.count(b"\r\n"):
         raise UnpairedError(f"{path} has a line that does not begin with an object")
-
-
-def _decompressed(content: bytes, path: str) -> bytes:
-    if path.endswith(".gz"):
-        return gzip.decompress(content)
-    if path.endswith(".zst"):
-        import pyarrow as pa
-
-        with pa.CompressedInputStream(pa.BufferReader(content), "zstd") as stream:
-            return bytes(stream.read())
-    return content

@@ -6,7 +6,6 @@ goes on where the first one ended. A flow that needs Spark ends before that micr
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -18,15 +17,15 @@ from airflow_cdc.model.archive.interval import Interval
 from airflow_cdc.model.errors import CdcError
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import DEFAULT_ENGINE, Engine
-from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.model.state.lake import ArchiveState, FlowState
+from airflow_cdc.pipeline.apply.native.handed_over import NATIVE_MODES
 from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from airflow_cdc.pipeline.run.end_together import Together
 from airflow_cdc.pipeline.run.flow_run import FlowRun
 from airflow_cdc.pipeline.run.step import FAILED, Step
 from airflow_cdc.pipeline.spark.late_session import late_session, started
-from airflow_cdc.pipeline.spark.storage import file_system, options_in_use, use_options
+from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.pipeline.spark.task_job import TasksFailedError, call_in_tasks, has_cluster
 from airflow_cdc.pipeline.survey.source_facts import facts_of
 
@@ -36,7 +35,6 @@ _MOST_TEXT_BYTES = 256 * 1024**2
 """Pending text of a flow that is small."""
 _FLOWS_OF_TASK = 8
 """Each task reads the archive's surveys once."""
-_MODES = (TableMode.CURRENT, TableMode.CHANGE_LOG)
 
 
 @dataclass(frozen=True)
@@ -72,8 +70,6 @@ class _Work:
     interval: Interval
     engine: Engine | None
     wait_seconds: float
-    stores: Mapping[str, Mapping[str, Any]]
-    """fsspec's options by store, with credentials."""
 
 
 def apply_in_tasks(run: ArchiveRun, flows: Sequence[FlowRun]) -> dict[str, Applied]:
@@ -92,11 +88,10 @@ def apply_in_tasks(run: ArchiveRun, flows: Sequence[FlowRun]) -> dict[str, Appli
         interval=run.interval,
         engine=run.engine,
         wait_seconds=run.wait_seconds,
-        stores=options_in_use(),
     )
     run.progress(f"{len(small)} flows are applied by {len(work.groups)} tasks")
     try:
-        found = [json.loads(text) for text in call_in_tasks(started(run.spark), partial(_apply_group, work), len(work.groups))]
+        found = call_in_tasks(started(run.spark), partial(_apply_group, work), len(work.groups))
     except TasksFailedError as error:
         run.progress(f"the tasks cannot apply flows: {error}")
         return applied
@@ -113,7 +108,7 @@ def apply_in_tasks(run: ArchiveRun, flows: Sequence[FlowRun]) -> dict[str, Appli
 
 def _is_small(flow: FlowRun) -> bool:
     settings = flow.flow
-    is_native = (settings.engine or DEFAULT_ENGINE) is not Engine.SPARK and settings.mode in _MODES
+    is_native = (settings.engine or DEFAULT_ENGINE) is not Engine.SPARK and settings.mode in NATIVE_MODES
     if not is_native or settings.catalog_table:
         return False
     try:
@@ -146,9 +141,8 @@ class _Told:
     steps: list[Step] = field(default_factory=list)
 
 
-def _apply_group(work: _Work, number: int) -> Iterator[str]:
+def _apply_group(work: _Work, number: int) -> Iterator[dict[str, Any]]:
     """Apply a group of flows; runs in a task."""
-    use_options(work.stores)
     lake_fs, lake_root = file_system(work.lake)
     state = ArchiveState(lake_fs, lake_root, work.archive)
     ledger = state.ledger()
@@ -177,12 +171,10 @@ def _apply_group(work: _Work, number: int) -> Iterator[str]:
             Together(),
         )
         outcome = flow.apply()
-        yield json.dumps(
-            {
-                "flow": name,
-                "outcome": None if refusal.asked else outcome.to_json(),
-                # What failed for want of Spark is no failure.
-                "lines": [line for line in told.lines if not refusal.asked or ": FAILED: " not in line],
-                "steps": [asdict(step) for step in told.steps if not refusal.asked or step.stage != FAILED],
-            }
-        )
+        yield {
+            "flow": name,
+            "outcome": None if refusal.asked else outcome.to_json(),
+            # What failed for want of Spark is no failure.
+            "lines": [line for line in told.lines if not refusal.asked or ": FAILED: " not in line],
+            "steps": [asdict(step) for step in told.steps if not refusal.asked or step.stage != FAILED],
+        }

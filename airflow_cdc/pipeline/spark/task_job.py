@@ -5,9 +5,10 @@ The function and what it needs are sent to the executors as part of the job, and
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.pipeline.spark.late_session import chosen_master, is_idle
 from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS, error_line
+from airflow_cdc.pipeline.spark.storage import options_in_use, use_options
 
 _LOCAL = "local"
 _UNABLE = re.compile(r"(ModuleNotFoundError|ImportError): .*|.*PYTHON_VERSION_MISMATCH.*")
@@ -52,10 +54,10 @@ def _master_of_submitter() -> str | None:
     return found
 
 
-def call_in_tasks(spark: SparkSession, function: Callable[[int], Iterator[str]], count: int) -> list[str]:
-    """Return the texts that a function yields for the numbers from 0 on, each of which is a task.
+def call_in_tasks(spark: SparkSession, function: Callable[[int], Iterator[Any]], count: int) -> list[Any]:
+    """Return what a function yields for the numbers from 0 on, each of which is a task: values of JSON.
 
-    A task that fails is tried again, and may run twice at once: so is the function.
+    A task that fails is tried again, and may run twice at once: so is the function. It has this process's options of file systems.
 
     :param count: of numbers.
     :raises TasksFailedError: where the job failed.
@@ -64,18 +66,20 @@ def call_in_tasks(spark: SparkSession, function: Callable[[int], Iterator[str]],
         raise TasksFailedError(_unable[0])
     numbers = spark.range(0, count, 1, count)
     try:
-        rows = numbers.mapInArrow(partial(_call, function), "text STRING").collect()
+        rows = numbers.mapInArrow(partial(_call, function, options_in_use()), "value STRING").collect()
     except SPARK_ERRORS as error:
         found = next((line.strip() for line in str(error).splitlines() if _UNABLE.search(line)), None)
         if found:
             _unable.append(found)
         raise TasksFailedError(found or error_line(error)) from error
-    return [str(row["text"]) for row in rows]
+    return [json.loads(row["value"]) for row in rows]
 
 
-def _call(function: Callable[[int], Iterator[str]], batches: Iterable[Any]) -> Iterator[Any]:
+def _call(function: Callable[[int], Iterator[Any]], stores: Mapping[str, Mapping[str, Any]], batches: Iterable[Any]) -> Iterator[Any]:
+    """Call the function; runs in a task."""
     import pyarrow as pa
 
+    use_options(stores)
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            yield pa.RecordBatch.from_pydict({"text": pa.array(list(function(number)), pa.string())})
+            yield pa.RecordBatch.from_pydict({"value": pa.array(map(json.dumps, function(number)), pa.string())})

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +11,6 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile
 from airflow_cdc.pipeline.spark.late_session import started
-from airflow_cdc.pipeline.spark.storage import options_in_use, use_options
 from airflow_cdc.pipeline.spark.task_job import TasksFailedError, call_in_tasks, has_cluster
 from airflow_cdc.pipeline.survey.survey_natively import is_of_lines, parts_of, survey_natively
 
@@ -28,8 +26,6 @@ class _Work:
 
     archive: str
     groups: Sequence[Sequence[ArchivedFile]]
-    stores: Mapping[str, Mapping[str, Any]]
-    """fsspec's options by store, with credentials."""
 
 
 def survey_by_many(spark: SparkSession, archive: str, files: Sequence[ArchivedFile]) -> tuple[list[dict[str, Any]], list[ArchivedFile]]:
@@ -40,9 +36,9 @@ def survey_by_many(spark: SparkSession, archive: str, files: Sequence[ArchivedFi
     own = [file for file in files if is_of_lines(file)]
     if sum(file.text_size for file in own) < FROM_BYTES or not has_cluster(spark):
         return survey_natively(archive, files)
-    work = _Work(archive=archive, groups=list(parts_of(own, _OF_TASK)), stores=options_in_use())
+    work = _Work(archive=archive, groups=list(parts_of(own, _OF_TASK)))
     try:
-        found = [json.loads(text) for text in call_in_tasks(started(spark), partial(_survey_group, work), len(work.groups))]
+        found = call_in_tasks(started(spark), partial(_survey_group, work), len(work.groups))
     except TasksFailedError:
         # As with few files: what is too much for this process is Spark's.
         return survey_natively(archive, files)
@@ -50,8 +46,7 @@ def survey_by_many(spark: SparkSession, archive: str, files: Sequence[ArchivedFi
     return [{**row, "at": tuple(row["at"])} for each in found for row in each["rows"]], [file for file in files if file.path not in read]
 
 
-def _survey_group(work: _Work, number: int) -> Iterator[str]:
+def _survey_group(work: _Work, number: int) -> Iterator[dict[str, Any]]:
     """Survey a group of files; runs in a task."""
-    use_options(work.stores)
     rows, left = survey_natively(work.archive, work.groups[number])
-    yield json.dumps({"rows": rows, "left": [file.path for file in left]}, ensure_ascii=False)
+    yield {"rows": rows, "left": [file.path for file in left]}

@@ -6,7 +6,6 @@ its row changes, and no row goes back into the JVM before the merge. That no key
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +23,6 @@ from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.spark import sql
-from airflow_cdc.pipeline.spark.storage import options_in_use, use_options
 from airflow_cdc.pipeline.spark.task_job import TasksFailedError, call_in_tasks
 
 
@@ -38,8 +36,6 @@ class _Work:
     """Paths of files."""
     fields: Mapping[str, Any]
     folder: str
-    stores: Mapping[str, Mapping[str, Any]]
-    """fsspec's options by store, with credentials."""
 
 
 def fold_in_tasks(run: MicrobatchRun, decoder: Decoder) -> StagedFold:
@@ -60,7 +56,6 @@ def fold_in_tasks(run: MicrobatchRun, decoder: Decoder) -> StagedFold:
         groups=groups,
         fields=fields,
         folder=run.staged_at(folder),
-        stores=options_in_use(),
     )
     outcomes = _outcomes(run.spark, work)
     if reason := next((str(outcome["reason"]) for outcome in outcomes if outcome["reason"]), ""):
@@ -91,14 +86,13 @@ def groups_of(decoder: Decoder) -> list[list[str]]:
 
 def _outcomes(spark: SparkSession, work: _Work) -> list[dict[str, Any]]:
     try:
-        return [json.loads(text) for text in call_in_tasks(spark, partial(_fold_group, work), len(work.groups))]
+        return call_in_tasks(spark, partial(_fold_group, work), len(work.groups))
     except TasksFailedError as error:
         raise HandedOver(f"the executors cannot fold: {error}") from error
 
 
-def _fold_group(work: _Work, number: int) -> Iterator[str]:
+def _fold_group(work: _Work, number: int) -> Iterator[dict[str, Any]]:
     """Fold a group of files; runs in a task."""
-    use_options(work.stores)
     # A task that is tried again, or twice at once, writes another file; only one of them is named.
     file = f"{uuid.uuid4().hex}.parquet"
     group = frozenset(work.groups[number])
@@ -113,7 +107,7 @@ def _fold_group(work: _Work, number: int) -> Iterator[str]:
         reason = str(why)
     except OSError as error:
         reason = f"the staging folder cannot be written from an executor: {first_line(error)}"
-    yield json.dumps({"file": file, "reason": reason, "carries_values": carries})
+    yield {"file": file, "reason": reason, "carries_values": carries}
 
 
 def _has_key_twice(changes: DataFrame, keys: Sequence[str]) -> bool:
