@@ -31,7 +31,7 @@ from airflow_cdc.pipeline.spark.exclusive_writes import excludes_writers
 from airflow_cdc.pipeline.target import open_natively as open_natively_module
 from airflow_cdc.pipeline.target import table_files
 from airflow_cdc.pipeline.target.commit_natively import CommitOf, commit_deletion_vectors
-from airflow_cdc.pipeline.target.open_natively import describe_natively, open_natively, open_table, why_not_reached
+from airflow_cdc.pipeline.target.open_natively import describe_natively, open_table, why_not_reached
 from airflow_cdc.pipeline.target.read_commits import commits_behind
 from tests.support.careless_store import careless_store
 from tests.support.events import Record, numbered, sqlserver, tombstone
@@ -185,9 +185,9 @@ def test_what_is_not_there_or_refused_is_left_to_spark(table: DeltaTable, stores
     with pytest.raises(TableNotFoundError):
         open_table("s3a://tables/lake one/nothing")
     storage.use_options({"s3://tables": options_of(stores[1], secret="wrong-s3cr3t")})
-    assert open_natively(TABLE) is None
+    assert describe_natively(TABLE) is None
     storage.use_options({"s3://tables": options_of(stores[1])})
-    assert open_natively(TABLE) is None, "one failure is enough for a process"
+    assert describe_natively(TABLE) is None, "one failure is enough for a process"
     storage.use_options({"s3://tables": options_of(stores[1], secret="wrong-s3cr3t")})
     with pytest.raises(PermissionError) as refused:
         open_table(TABLE)
@@ -389,7 +389,7 @@ def test_keys_of_the_environment_serve_where_no_connection_gives_any(
 
 def test_processes_that_are_started_later_inherit_no_key(table: DeltaTable, stores: tuple[Store, Store]) -> None:
     # delta-rs once copied its options into the process's environment.
-    assert open_natively(TABLE) is not None
+    assert describe_natively(TABLE) is not None
     inherited = subprocess.run(["/usr/bin/env"], capture_output=True, text=True, check=True).stdout
     assert stores[1].key not in inherited
     assert stores[1].secret not in inherited

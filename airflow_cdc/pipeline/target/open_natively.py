@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 if TYPE_CHECKING:
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 from airflow_cdc.model.delta_rs_options import NotReached
 from airflow_cdc.model.storage import store_of
 from airflow_cdc.pipeline.spark.storage import delta_options, is_local
-
-_Read = TypeVar("_Read")
+from airflow_cdc.pipeline.target.read_commits import has_commit
 
 _FAILED: set[str] = set()
 """Object stores on which delta-rs failed in this process; Spark describes the tables there from then on."""
@@ -36,11 +35,8 @@ class Description(NamedTuple):
     files: int
     size: int
     """Bytes of the live files."""
-
-
-def open_natively(uri: str) -> Any | None:
-    """Return the table at a URI; None where there is none, or delta-rs is not installed, does not reach it, or cannot read it."""
-    return _unless_refused(uri, open_table)
+    table: Any = None
+    """delta-rs's table that says so; None where Spark does."""
 
 
 def open_table(uri: str) -> Any:
@@ -57,9 +53,37 @@ def open_table(uri: str) -> Any:
         return DeltaTable(path, storage_options=options)
 
 
+def brought_up_to_date(uri: str, table: Any | None) -> Any:
+    """Return a table as it is now. To read only what was committed since it was opened costs a tenth of opening it.
+
+    :param table: delta-rs's table; None where it is not open yet.
+    :raises NotReached: as :func:`open_table`.
+    :raises DeltaError: as :func:`open_table`.
+    :raises OSError: as :func:`open_table`.
+    """
+    # Where the folder was removed since, delta-rs would take the lack of newer commits for a table that nobody changed.
+    if table is None or not has_commit(uri, table.version()):
+        return open_table(uri)
+    with without_answers(uri):
+        table.update_incremental()
+    return table
+
+
 def describe_natively(uri: str) -> Description | None:
-    """Return a table's description; None where only Spark can give it."""
-    return _unless_refused(uri, _describe)
+    """Return a table's description; None where there is none, or delta-rs is not installed, does not reach it, or cannot read it."""
+    if find_spec("deltalake") is None or store_of(uri) in _FAILED:
+        return None
+    from deltalake.exceptions import DeltaError
+
+    try:
+        return _describe(uri)
+    except (NotReached, DeltaError):
+        return None
+    except OSError:
+        if not is_local(uri):
+            # The next table would cost the same seconds of attempts: delta-rs may not trust the certificate that others trust.
+            _FAILED.add(store_of(uri))
+        return None
 
 
 def live_files(table: Any) -> list[dict[str, Any]]:
@@ -81,23 +105,7 @@ def _describe(uri: str) -> Description | None:
         # A type that this version of PySpark or delta-rs does not know.
         return None
     sizes = table.get_add_actions(flatten=True).column("size_bytes").to_pylist()
-    return Description(dict(table.metadata().configuration), fields, files=len(sizes), size=sum(sizes))
-
-
-def _unless_refused(uri: str, read: Callable[[str], _Read]) -> _Read | None:
-    if find_spec("deltalake") is None or store_of(uri) in _FAILED:
-        return None
-    from deltalake.exceptions import DeltaError
-
-    try:
-        return read(uri)
-    except (NotReached, DeltaError):
-        return None
-    except OSError:
-        if not is_local(uri):
-            # The next table would cost the same seconds of attempts: delta-rs may not trust the certificate that others trust.
-            _FAILED.add(store_of(uri))
-        return None
+    return Description(dict(table.metadata().configuration), fields, files=len(sizes), size=sum(sizes), table=table)
 
 
 def why_not_reached(uri: str) -> str | None:

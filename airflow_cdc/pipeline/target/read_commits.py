@@ -66,10 +66,23 @@ def has_log(uri: str) -> bool:
     return bool(fs.exists(f"{path}/_delta_log"))
 
 
+def has_commit(uri: str, version: int) -> bool:
+    """Return whether a table's log has the file of a commit.
+
+    :raises OSError: when the store fails.
+    """
+    fs, path = file_system(uri)
+    return bool(fs.exists(_file_of(path, version)))
+
+
+def _file_of(path: str, version: int) -> str:
+    return f"{path}/_delta_log/{version:020d}.json"
+
+
 def _read(uri: str, version: int) -> bytes | None:
     fs, path = file_system(uri)
     try:
-        text: bytes = fs.cat_file(f"{path}/_delta_log/{version:020d}.json")
+        text: bytes = fs.cat_file(_file_of(path, version))
     except FileNotFoundError:
         return None
     return text

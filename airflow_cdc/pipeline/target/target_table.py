@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -54,6 +55,8 @@ class TargetTable:
     """Current column names by their older ones."""
     scd_columns: ScdColumns = field(default_factory=ScdColumns)
     """Names of the columns of a table that keeps versions."""
+    opened: Any = field(default=None, compare=False, repr=False)
+    """delta-rs's table that was read; None where Spark described it, or it has just been created."""
 
     def under(self, renames: Mapping[str, str]) -> TargetTable:
         """Return the table with current column names."""
@@ -116,6 +119,7 @@ def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
         document_columns=properties.get(DOCUMENT_COLUMNS_PROPERTY, definition_of({})),
         renamed=json.loads(properties.get(RENAMED_PROPERTY, "{}")),
         scd_columns=scd_columns,
+        opened=found.table,
     )
 
 

@@ -23,7 +23,7 @@ from airflow_cdc.pipeline.evidence.find_epochs import may_have_fallen
 from airflow_cdc.pipeline.evidence.find_snapshot import Snapshots, find_snapshots
 from airflow_cdc.pipeline.microbatch.count_events import Counted, count_surveyed
 from airflow_cdc.pipeline.target.commit_natively import CommitOf
-from airflow_cdc.pipeline.target.open_natively import open_table
+from airflow_cdc.pipeline.target.open_natively import brought_up_to_date
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 
@@ -85,8 +85,8 @@ class NativeAppend(KeptEvents):
     def log(self, target: TargetTable | None, report: BatchReport) -> Ready:
         """Log nothing: the target is the log."""
         assert target is not None
-        # Anew, because fitting the target may have committed to it.
-        table = open_table(target.uri)
+        # Fitting the target may have committed to it.
+        table = brought_up_to_date(target.uri, target.opened)
         rows = events_for(table, self.new.events, list(self.decoder.columns.types), microbatch=self.run.microbatch.number)
         return Ready(report=report, merge=partial(self._append, table, rows, report), effect="append")
 

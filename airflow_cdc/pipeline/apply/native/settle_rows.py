@@ -37,7 +37,7 @@ from airflow_cdc.pipeline.spark.late_session import started
 from airflow_cdc.pipeline.target.commit_natively import CommitOf
 from airflow_cdc.pipeline.target.key_range import ranged
 from airflow_cdc.pipeline.target.merge_plan import detailed_plan
-from airflow_cdc.pipeline.target.open_natively import open_table
+from airflow_cdc.pipeline.target.open_natively import brought_up_to_date
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 
@@ -167,8 +167,8 @@ class NativeRowChanges(RowChanges):
         """Write delete markers, so that no late event brings a row back."""
         assert target is not None
         run = self.run
-        # Anew, because fitting the target may have committed to it.
-        table = open_table(target.uri)
+        # Fitting the target may have committed to it.
+        table = brought_up_to_date(target.uri, target.opened)
         completed = self._completed_for(table, target)
         report = replace(report, unavailable_unresolved=completed.unresolved)
         rows = rows_for(table, completed.rows, list(self.decoder.columns.types), microbatch=run.microbatch.number)

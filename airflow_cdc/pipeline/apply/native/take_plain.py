@@ -29,7 +29,6 @@ from airflow_cdc.pipeline.spark.task_job import has_cluster
 from airflow_cdc.pipeline.target.alter_natively import with_deletion_vectors_natively
 from airflow_cdc.pipeline.target.alter_table import gets_deletion_vectors
 from airflow_cdc.pipeline.target.create_natively import create_natively
-from airflow_cdc.pipeline.target.open_natively import open_natively
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 LATE = "some events may be late, or the source's log went back"
@@ -147,7 +146,7 @@ def _open(target: TargetTable) -> Any:
 
     :raises HandedOver: where they may not.
     """
-    table = open_natively(target.uri)
+    table = target.opened
     if table is None or not may_write(table):
         raise HandedOver("the table has a feature that only Spark writes, or delta-rs cannot read it")
     if not is_marked(table, target) and (misread := _misread(table, target.uri)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from fsspec.implementations.memory import MemoryFileSystem
 from airflow_cdc.model.delta_rs_options import delta_rs_options
 from airflow_cdc.pipeline.spark import exclusive_writes, storage
 from airflow_cdc.pipeline.target import open_natively as open_natively_module
+from airflow_cdc.pipeline.target.commit_natively import commit_deletion_vectors
 from airflow_cdc.pipeline.target.open_natively import (
+    brought_up_to_date,
     describe_natively,
-    open_natively,
     open_table,
     reach,
     why_not_reached,
@@ -54,8 +56,34 @@ def test_a_local_table_of_any_name_is_described(tmp_path: Path, name: str) -> No
         assert [field.name for field in found.fields][:2] == ["id", "name"]
 
 
+def test_a_table_that_is_open_is_brought_up_to_date(tmp_path: Path) -> None:
+    uri = str(tmp_path)
+    new_table(uri)
+    found = describe_natively(uri)
+    assert found is not None
+    before = found.table.version()
+    commit_deletion_vectors(uri, open_table(uri))
+    table = brought_up_to_date(uri, found.table)
+    assert table is found.table
+    assert table.version() == before + 1 == brought_up_to_date(uri, None).version()
+    assert table.metadata().configuration["delta.enableDeletionVectors"] == "true"
+    assert "deletionVectors" in table.protocol().writer_features
+
+
+def test_a_table_whose_folder_was_removed_is_not_taken_for_unchanged(tmp_path: Path) -> None:
+    uri = str(tmp_path / "table")
+    new_table(uri)
+    commit_deletion_vectors(uri, open_table(uri))
+    found = describe_natively(uri)
+    assert found is not None
+    shutil.rmtree(uri)
+    with pytest.raises(DeltaError):
+        brought_up_to_date(uri, found.table)
+    new_table(uri)
+    assert brought_up_to_date(uri, found.table).version() == 0
+
+
 def test_a_missing_table_is_left_to_spark(tmp_path: Path) -> None:
-    assert open_natively(str(tmp_path / "none")) is None
     assert describe_natively(str(tmp_path / "none")) is None
     with pytest.raises(DeltaError):
         open_table(str(tmp_path / "none"))
@@ -68,7 +96,7 @@ def test_a_store_that_the_job_does_not_call_is_left_to_spark(monkeypatch: pytest
     storage.file_system("s3://lake/root")
     assert why_not_reached("s3a://lake/t") is None
     assert "credentials are unknown" in str(why_not_reached("s3a://third/t"))
-    assert open_natively("s3a://third/t") is None
+    assert describe_natively("s3a://third/t") is None
     monkeypatch.setenv("TOKEN", SECRET)
     assert why_not_reached("s3a://lake/t") == "delta-rs may read the environment variable TOKEN"
 
