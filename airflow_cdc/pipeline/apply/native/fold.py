@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_cdc.model.archive.survey import RecordKind
@@ -13,18 +13,9 @@ from airflow_cdc.model.errors import first_line
 from airflow_cdc.model.operation import ROW_OPERATIONS
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.model.position.reach import Reach
-from airflow_cdc.pipeline.apply.native.fold_sql import (
-    CHANGES,
-    EVENTS,
-    Fold,
-    count_changes,
-    count_kinds,
-    decode,
-    find_reads,
-    fold,
-    look_beside,
-    row_changes,
-)
+from airflow_cdc.pipeline.apply.native.decode_sql import EVENTS, count_kinds, decode, read_images
+from airflow_cdc.pipeline.apply.native.fold_handed_on import CHOSEN, choose_events, fold_chosen
+from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, Fold, count_changes, find_reads, fold, look_beside, row_changes
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, are_values
 from airflow_cdc.pipeline.apply.native.left_out import find_left_out
 from airflow_cdc.pipeline.decode.decode_events import Decoder
@@ -78,10 +69,10 @@ class NativeFold:
     """Of DuckDB, with the fold's rows (:data:`~airflow_cdc.pipeline.apply.native.fold_sql.CHANGES`)."""
 
     @property
-    def carries_values(self) -> bool:
-        """Whether some rows have a value that their last event leaves out from an earlier event of the microbatch."""
-        if not self.how.left_out:
-            return False
+    def joins_events(self) -> bool:
+        """Whether some rows follow from several events: their row versions, or a value that the last event leaves out."""
+        if self.how.has_versions or not self.how.left_out:
+            return self.how.has_versions
         return bool(self.read(f"SELECT 1 FROM {CHANGES} WHERE {VALUE_POSITIONS} IS NOT NULL LIMIT 1").num_rows)
 
     def read(self, query: str) -> Any:
@@ -111,19 +102,18 @@ class NativeFold:
 
 @contextmanager
 def folding(decoder: Decoder, archive: str, *, threads: int = 1) -> Iterator[NativeFold]:
-    """Fold events to each key's last one.
+    """Fold events to each key's row change.
 
     :param archive: URI of the root that the decoder's files lie below.
-    :raises HandedOver: for a line that is not plain, a value that may not fit, a key whose last event alone does not decide its row,
-        records that the survey did not count, and a file that cannot be read from here.
+    :raises HandedOver: for a line that is not plain, a value that may not fit, a key whose row only Spark finds, records that the survey
+        did not count, and a file that cannot be read from here.
     """
     import duckdb
 
     with connect_duckdb(threads=threads) as connection:
         make_events(connection, decoder, archive)
         try:
-            how = _how(connection, decoder)
-            lanes = _fold(connection, how)
+            how, lanes = _fold(connection, decoder, archive)
             reads = read_reads(connection, find_reads()) if count_surveyed(decoder.shapes).reads else NativeReads()
         except duckdb.Error as error:
             raise HandedOver(f"DuckDB failed: {first_line(error)}") from error
@@ -156,15 +146,19 @@ def _how(connection: Any, decoder: Decoder) -> Fold:
     )
 
 
-def _fold(connection: Any, how: Fold) -> list[dict[str, Any]]:
-    """Make the table of each key's last event, and return the sums by lane."""
+def _fold(connection: Any, decoder: Decoder, archive: str) -> tuple[Fold, list[dict[str, Any]]]:
+    """Make the table of each key's row change, and return the sums by lane."""
+    how = _how(connection, decoder)
     connection.execute(fold(how))
     lanes = rows_by_name(connection.execute(count_changes()))
-    if any(lane["hazards"] for lane in lanes):
-        raise HandedOver("the last event of a key alone does not decide its row")
     if any(lane["unresolved"] for lane in lanes):
         raise HandedOver("an unavailable value of a key whose events are not surely one row's")
-    return lanes
+    if not any(lane["hazards"] for lane in lanes):
+        return how, lanes
+    events = choose_events(connection, how)
+    images = _read_lines(connection, decoder, archive, lambda lines: read_images(decoder, lines, CHOSEN))
+    fold_chosen(connection, how, events, images)
+    return replace(how, has_versions=True), rows_by_name(connection.execute(count_changes()))
 
 
 def read_reads(connection: Any, query: str) -> NativeReads:
@@ -200,28 +194,36 @@ def read_reads(connection: Any, query: str) -> NativeReads:
 
 
 def make_events(connection: Any, decoder: Decoder, archive: str) -> None:
-    """Make the table of events (:data:`~airflow_cdc.pipeline.apply.native.fold_sql.EVENTS`). The files' bytes are let go at its end.
+    """Make the table of events (:data:`~airflow_cdc.pipeline.apply.native.decode_sql.EVENTS`).
 
     :raises HandedOver: for a line that is not plain, a value that may not fit, records that the survey did not count, and a file that
         cannot be read from here.
+    """
+    _read_lines(connection, decoder, archive, lambda lines: decode(decoder, lines))
+    _check_kinds(decoder, connection.execute(count_kinds()).fetchall())
+
+
+def _read_lines(connection: Any, decoder: Decoder, archive: str, statement: Callable[[RecordLines], str]) -> list[dict[str, Any]]:
+    """Execute a statement over the files, whose bytes are let go at its end, and return its rows.
+
+    :raises HandedOver: for a line that is not plain, and a file that cannot be read from here.
     """
     import duckdb
 
     try:
         files = fetch(archive, decoder.files)
-        statement = decode(decoder, RecordLines(files, decoder.files, are_values=are_values(decoder.shapes)))
+        text = statement(RecordLines(files, decoder.files, are_values=are_values(decoder.shapes)))
     except UnpairedError as error:
         raise HandedOver(f"values and keys may not pair: {error}") from error
     except OSError as error:
         raise HandedOver(f"the archive cannot be read from the driver: {first_line(error)}") from error
     connection.register_filesystem(files)
     try:
-        connection.execute(statement)
+        return rows_by_name(connection.execute(text))
     except duckdb.Error as error:
         raise HandedOver(f"not all lines are plain: {files.named(first_line(error))}") from error
     finally:
         connection.unregister_filesystem(files.protocol)
-    _check_kinds(decoder, connection.execute(count_kinds()).fetchall())
 
 
 def _check_kinds(decoder: Decoder, found: Sequence[tuple[str | None, int, str | None]]) -> None:

@@ -1,8 +1,4 @@
-"""The native engine's SQL (DuckDB): lines to events, events to each key's last one, and the counts.
-
-Each leaf of an image is read as JSON, whose text shows its type. A line that is not JSON, has a member twice, or a member of another kind
-fails the whole statement; so does nothing that Spark would read.
-"""
+"""The native engine's SQL (DuckDB) of a fold: events to each key's last one, and the counts."""
 
 from __future__ import annotations
 
@@ -10,9 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_cdc.model.columns import (
+    BEGAN,
     COMMITTED_AT,
+    DEPENDS,
     OFFSET,
     OP,
+    OP_IF_ABSENT,
     PARTITION,
     POSITION,
     SNAPSHOT,
@@ -20,9 +19,9 @@ from airflow_cdc.model.columns import (
     UNAVAILABLE,
     VALUE_POSITIONS,
 )
-from airflow_cdc.model.operation import ROW_OPERATIONS
 from airflow_cdc.model.position.lives import LANES
 from airflow_cdc.model.position.position import Position
+from airflow_cdc.pipeline.apply.native.decode_sql import EVENTS, NUMBER
 from airflow_cdc.pipeline.apply.native.left_out import (
     HAS_BEFORE,
     IS_UNRESOLVED,
@@ -30,132 +29,22 @@ from airflow_cdc.pipeline.apply.native.left_out import (
     carried,
     carriers,
     is_link,
-    is_odd_placeholder,
     join_carriers,
     left_to_table,
-    names_left_out,
     own_carriers,
     value_positions,
 )
-from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.event_place import INITIAL
-from airflow_cdc.pipeline.decode.source_columns import is_schema
-from airflow_cdc.pipeline.decode.types.connect_types import FIRST_DAY, LAST_DAY
-from airflow_cdc.pipeline.decode.types.native_readings import read_instant
-from airflow_cdc.pipeline.decode.unavailable_values import may_be_unavailable
-from airflow_cdc.pipeline.native.duckdb_sql import name, of_source, struct, text, texts
-from airflow_cdc.pipeline.native.record_lines import IS_OF_LAYOUT, START, RecordLines
+from airflow_cdc.pipeline.native.duckdb_sql import name, of_source, text
+from airflow_cdc.pipeline.native.record_lines import START
 
-EVENTS, CHANGES = "cdc_events", "cdc_changes"
-_NUMBER = "DECIMAL(38,0)"
+CHANGES = "cdc_changes"
+"""The table of each key's row change."""
+MARKED_AT = "__cdc_marked_at"
+"""The position of a key's delete marker."""
+OF_VERSIONS = (OP_IF_ABSENT, BEGAN, DEPENDS, MARKED_AT)
+"""Columns of row changes some of which follow from a key's row versions; the target does not have them."""
 _STREAMED = f"CASE WHEN {OP} <> 'r' THEN {POSITION} END"
-
-
-def decode(decoder: Decoder, lines: RecordLines) -> str:
-    """Return the statement that makes :data:`EVENTS`: one row per record of the topic, with ``problem`` where the engine cannot read it."""
-    columns, keys = list(decoder.columns.types), decoder.columns.keys
-    key = "key.payload" if _has_wrapped_keys(decoder) else "key"
-    leaves = {column: f"CAST({_leaf(column, keys, key)} AS VARCHAR)" for column in columns}
-    read = ", ".join(f"{leaf} AS {name(f'leaf {column}')}" for column, leaf in leaves.items())
-    native = decoder.dialect.native
-    assert native is not None
-    commit, change, serial, transaction = (
-        part.replace("source.", "payload.source.") for part in (native.commit, native.change, native.serial, native.transaction)
-    )
-    values = {column: rule.native(name(f"leaf {column}")) for column, rule in decoder.columns.types.items() if rule.native}
-    types = decoder.columns.sql_types
-    ours = texts(decoder.dialect.names)
-    # In a file of values each line is the topic's.
-    is_ours = "true" if lines.are_values else f"topic IS NULL OR topic = {text(decoder.topic)}"
-    nameless = f"NOT {IS_OF_LAYOUT} THEN 'a value without its key'" if lines.are_values else "topic IS NULL THEN 'a line names no topic'"
-    place = START if lines.are_values else OFFSET
-    return f"""
-CREATE OR REPLACE TEMP TABLE {EVENTS} AS
-WITH lines AS (
-  SELECT topic, partition, "offset", key, {START}, {IS_OF_LAYOUT}, value IS NULL AS is_tombstone, {_payload(decoder)} AS payload
-  FROM ({lines.read(*_members(decoder))})
-), leaves AS (
-  SELECT *, payload.op AS op, {read} FROM lines WHERE {is_ours}
-), staged AS (
-  SELECT {", ".join(f"{value} AS {of_source(column)}" for column, value in values.items())},
-    {", ".join(name(f"leaf {column}") for column in columns)},
-    op AS {OP}, is_tombstone, topic, payload, {START}, {IS_OF_LAYOUT},
-    TRY_CAST(partition AS INTEGER) AS {PARTITION}, TRY_CAST("offset" AS BIGINT) AS {OFFSET},
-    {{'commit': CAST({commit} AS {_NUMBER}), 'change': CAST(CASE WHEN op = 'r' THEN -1 ELSE {change} END AS {_NUMBER}),
-      'serial': CAST(CASE WHEN op = 'r' THEN -1 ELSE {serial} END AS BIGINT)}} AS {POSITION},
-    {transaction} AS {TRANSACTION}, {_marker(decoder)} AS {SNAPSHOT},
-    {read_instant(1_000, FIRST_DAY, LAST_DAY)("payload.source.ts_ms")} AS {COMMITTED_AT}
-  FROM leaves
-)
-SELECT {", ".join(map(of_source, columns))}, {OP}, is_tombstone, {PARTITION}, {OFFSET}, {START}, {POSITION}, {TRANSACTION}, {SNAPSHOT},
-  {COMMITTED_AT}, {names_left_out(types, keys)} AS {LEFT_OUT}, payload.before IS NOT NULL AS {HAS_BEFORE}, CASE WHEN {nameless}
-    WHEN is_tombstone THEN NULL
-    WHEN {OP} IS NULL OR {OP} NOT IN ({texts(each.value for each in ROW_OPERATIONS)}) THEN 'a record is no change of a row'
-    WHEN payload.source.connector IS NULL OR payload.source.connector NOT IN ({ours}) THEN 'a record names another connector'
-    WHEN {PARTITION} IS NULL OR {place} IS NULL THEN 'a record has no offset'
-    WHEN {POSITION}.commit IS NULL OR {POSITION}.change IS NULL OR {POSITION}.serial IS NULL THEN 'a position of another form'
-    WHEN payload.source.ts_ms IS NOT NULL AND {COMMITTED_AT} IS NULL THEN 'a commit time of another form'
-    WHEN {OP} <> 'd' AND payload.after IS NULL THEN 'an event without a row'
-    {_misfits(decoder)} END AS problem
-FROM staged"""
-
-
-def _members(decoder: Decoder) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the members of a record's value and of its key that are read, with their types."""
-    image, keys = struct(dict.fromkeys(decoder.columns.types, "JSON")), dict.fromkeys(decoder.columns.keys, "JSON")
-    source = struct(dict.fromkeys(("connector", "ts_ms", "snapshot", *decoder.dialect.position.fields), "VARCHAR"))
-    value = {"op": "VARCHAR", "before": struct(keys), "after": image, "source": source}
-    return {"payload": struct(value)} if _is_wrapped(decoder) else value, {"payload": struct(keys)} if _has_wrapped_keys(decoder) else keys
-
-
-def _is_wrapped(decoder: Decoder) -> bool:
-    return any(is_schema(shape.value_shape) for shape in decoder.shapes if shape.value_shape)
-
-
-def _has_wrapped_keys(decoder: Decoder) -> bool:
-    return any(is_schema(shape.key_shape) for shape in decoder.shapes if shape.key_shape)
-
-
-def _payload(decoder: Decoder) -> str:
-    return "value.payload" if _is_wrapped(decoder) else "value"
-
-
-def _marker(decoder: Decoder) -> str:
-    """Return the SQL of a read's marker, as :func:`airflow_cdc.pipeline.decode.event_place.snapshot_marker`."""
-    rule, marker = decoder.dialect.snapshots, "payload.source.snapshot"
-    if not rule.are_marked:
-        return "CAST(NULL AS VARCHAR)"
-    if not rule.initial:
-        return marker
-    # The rule's SQL is plain enough for both engines.
-    initial = rule.initial.replace("source.", "payload.source.")
-    return f"CASE WHEN op = 'r' AND {marker} <> 'incremental' AND {initial} THEN concat({marker}, {text(INITIAL)}) ELSE {marker} END"
-
-
-def _leaf(column: str, keys: Sequence[str], of_key: str) -> str:
-    after, quoted = f"payload.after.{name(column)}", name(column)
-    if column not in keys:
-        return f"CASE WHEN payload.op <> 'd' THEN {after} END"
-    in_key, before = f"{of_key}.{quoted}", f"payload.before.{quoted}"
-    return f"CASE WHEN payload.op = 'd' THEN coalesce({in_key}, {before}) ELSE coalesce({after}, {in_key}) END"
-
-
-def _misfits(decoder: Decoder) -> str:
-    cases = []
-    for column, rule in decoder.columns.types.items():
-        leaf, value = name(f"leaf {column}"), of_source(column)
-        if column in decoder.columns.keys:
-            cases.append(f"WHEN {leaf} IS NULL THEN 'a record without key'")
-        cases.append(f"WHEN {leaf} IS NOT NULL AND {value} IS NULL THEN {text(f'a value of column {column}')}")
-        if may_be_unavailable(rule.sql_type):
-            is_key = column in decoder.columns.keys
-            cases.append(f"WHEN {is_odd_placeholder(leaf, is_key=is_key)} THEN 'an unavailable value of an unusual form'")
-    return " ".join(cases)
-
-
-def count_kinds() -> str:
-    """Return the query of the number of records by operation; NULL: tombstones; and of a problem, if there is any."""
-    return f"SELECT CASE WHEN is_tombstone THEN 'tombstone' ELSE {OP} END, count(*), min(problem) FROM {EVENTS} GROUP BY ALL"
 
 
 @dataclass(frozen=True)
@@ -174,11 +63,23 @@ class Fold:
     """Whether they and streamed events may meet."""
     left_out: Sequence[str] = ()
     """Columns whose values some events leave out."""
+    has_versions: bool = False
+    """Whether some changes follow from a key's row versions: then they have :data:`OF_VERSIONS`."""
 
     @property
     def start(self) -> str:
         """The column whose values are compared between two events of a key, as ``ORDINAL.offset``."""
         return START if self.are_values else OFFSET
+
+    @property
+    def key(self) -> str:
+        """The key's columns."""
+        return ", ".join(map(of_source, self.keys))
+
+    @property
+    def in_order(self) -> str:
+        """The columns of ``ordered`` that order a key's events."""
+        return f"order_position NULLS FIRST, is_read, {self.ordinal}"
 
     @property
     def ordinal(self) -> str:
@@ -197,15 +98,13 @@ def fold(how: Fold) -> str:
     The rules are those of :func:`airflow_cdc.pipeline.reconcile.keep_latest_per_key.keep_latest_per_key`. Windows cost most of it: a key
     with one event, which in a large table is most of them, needs none.
     """
-    key = ", ".join(map(of_source, how.keys))
+    key = how.key
     picked = [carried(column) if column in how.left_out else f"events.{of_source(column)}" for column in how.columns]
     return f"""
 CREATE OR REPLACE TEMP TABLE {CHANGES} AS
 WITH tallied AS MATERIALIZED (
   SELECT {key}, any_value(rowid) AS event, count(*) AS events FROM {EVENTS} WHERE NOT is_tombstone GROUP BY {key}
-), of_several AS (
-  SELECT {_narrow(key, how)} FROM {EVENTS} SEMI JOIN (SELECT {key} FROM tallied WHERE events > 1) USING ({key}) WHERE NOT is_tombstone
-), {_of_several(key, how)}, latest AS (
+), {in_order(how, f"SELECT {key} FROM tallied WHERE events > 1")}, {_of_several(key, how)}, latest AS (
   SELECT * FROM last_of_several UNION ALL {_alone(how)}
 )
 SELECT {", ".join(picked)}, latest.* EXCLUDE (event){_resolved(how)}
@@ -215,6 +114,7 @@ FROM latest JOIN {EVENTS} AS events ON events.rowid = latest.event{join_carriers
 def row_changes(how: Fold) -> str:
     """Return the query of the row changes: the source's columns under their names, and our own."""
     ours = [OP, POSITION, COMMITTED_AT, PARTITION, OFFSET, *([VALUE_POSITIONS, UNAVAILABLE] if how.left_out else [])]
+    ours += [OP_IF_ABSENT, BEGAN, DEPENDS, f"coalesce(last_position, {POSITION}) AS {MARKED_AT}"] if how.has_versions else []
     return f"SELECT {', '.join(f'{of_source(column)} AS {name(column)}' for column in how.columns)}, {', '.join(ours)} FROM {CHANGES}"
 
 
@@ -230,13 +130,13 @@ _OF_ONE_EVENT = f"""1 AS events, 0 AS copies, false AS conflicts, false AS hazar
 
 def _of_several(key: str, how: Fold) -> str:
     """Return the tables up to the last events of keys with several events."""
-    order = f"order_position NULLS FIRST, is_read, {how.ordinal}"
+    order = how.in_order
     link = f", {is_link('before_op', 'before_transaction')} AS is_link" if how.left_out else ""
     same = f"before_transaction = {TRANSACTION}"
     that = f"(that_transaction = {TRANSACTION} OR that_op = 'r')"
     created = f"({same} AND before_op = 'c' AND NOT coalesce(that_transaction = {TRANSACTION} AND that_op = 'd', false))"
     behind_more = f"(({same} AND before_op = 'u') OR before_op = 'r') AND {that}"
-    return f"""{_in_order(key, how) if how.reads_among_changes else _BY_POSITION}, near AS (
+    return f"""near AS (
   SELECT *, lag({POSITION}) OVER k AS before_position, lag({POSITION}, 2) OVER k AS that_position,
     lag({OP}) OVER k AS before_op, lag({OP}, 2) OVER k AS that_op,
     lag({TRANSACTION}) OVER k AS before_transaction, lag({TRANSACTION}, 2) OVER k AS that_transaction,
@@ -305,6 +205,17 @@ def _narrow(key: str, how: Fold) -> str:
 _BY_POSITION = f"ordered AS (SELECT *, {POSITION} AS order_position, {OP} = 'r' AS is_read FROM of_several)"
 
 
+def in_order(how: Fold, keys: str) -> str:
+    """Return the tables up to the events of some keys, ``ordered`` by :attr:`Fold.in_order`.
+
+    :param keys: query of the keys.
+    """
+    ordered = _in_order(how.key, how) if how.reads_among_changes else _BY_POSITION
+    return f"""of_several AS (
+  SELECT {_narrow(how.key, how)} FROM {EVENTS} SEMI JOIN ({keys}) USING ({how.key}) WHERE NOT is_tombstone
+), {ordered}"""
+
+
 def _in_order(key: str, how: Fold) -> str:
     """Return the events in the order of :func:`airflow_cdc.pipeline.reconcile.order_events.order_events`."""
     lane = f"PARTITION BY {key}, {PARTITION} ORDER BY {how.ordinal}"
@@ -371,8 +282,8 @@ def look_beside(position: Position, begins: Mapping[str, int]) -> str:
     return f"""
 SELECT {PARTITION} AS lane, bool_or({TRANSACTION} IS NOT NULL) AS names_gtids, max({POSITION}) AS highest,
   max(CASE WHEN {is_before} THEN {POSITION} END) AS streamed_before,
-  min(CASE WHEN {POSITION}.commit > {position.commit}::{_NUMBER} THEN {OFFSET} END) AS behind,
-  bool_or({POSITION}.commit > {position.commit}::{_NUMBER} AND {OFFSET} IS NULL) AS unplaced
+  min(CASE WHEN {POSITION}.commit > {position.commit}::{NUMBER} THEN {OFFSET} END) AS behind,
+  bool_or({POSITION}.commit > {position.commit}::{NUMBER} AND {OFFSET} IS NULL) AS unplaced
 FROM {EVENTS} WHERE NOT is_tombstone AND {OP} <> 'r' GROUP BY {PARTITION}"""
 
 

@@ -15,7 +15,9 @@ from pyspark.sql.types import StructType
 
 from airflow_cdc.model.columns import (
     ABSENT,
+    BEGAN,
     COMMITTED_AT,
+    DEPENDS,
     MOVED,
     OFFSET,
     OP,
@@ -91,8 +93,8 @@ class StagedFold:
     """A fold's row changes, staged for Spark."""
 
     changes: DataFrame
-    carries_values: bool
-    """Whether some have a value that their last event leaves out from an earlier event of the microbatch."""
+    joins_events: bool
+    """As :attr:`airflow_cdc.pipeline.apply.native.fold.NativeFold.joins_events`."""
     staged: Staged | None = None
     """Counts, if nothing voids any."""
 
@@ -100,8 +102,9 @@ class StagedFold:
 def changes_for_spark(how: Fold) -> str:
     """Return the query of the fold's rows (:data:`~airflow_cdc.pipeline.apply.native.fold_sql.CHANGES`) for :func:`stage_changes`."""
     source = ", ".join(f"{of_source(column)} AS {name(column)}" for column in how.columns)
-    reach = ", ".join(f"{name(member)} := {value}" for member, (value, _) in _REACH.items())
-    ours = [POSITION, OP, f"{OP} AS {OP_IF_ABSENT}", COMMITTED_AT, PARTITION, OFFSET]
+    found = {member: value for member, (value, _) in _REACH.items()} | ({"began": BEGAN, "depends": DEPENDS} if how.has_versions else {})
+    reach = ", ".join(f"{name(member)} := {value}" for member, value in found.items())
+    ours = [POSITION, OP, OP_IF_ABSENT if how.has_versions else f"{OP} AS {OP_IF_ABSENT}", COMMITTED_AT, PARTITION, OFFSET]
     ours += [UNAVAILABLE, VALUE_POSITIONS] if how.left_out else []
     ours += [f"events AS {EVENTS}", f"copies AS {REDELIVERED}", f"conflicts AS {CONFLICTS}", f"struct_pack({reach}) AS {REACH}"]
     ours += [f"struct_pack(newest := {_read('newest_read', _NEWEST)}, oldest := {_read('oldest_read', _PLACE)}) AS {READS}"] * how.has_reads

@@ -11,7 +11,7 @@ from airflow_cdc.model.connectors.connector import Connector
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.operation import ROW_OPERATIONS
 from airflow_cdc.model.places import delete_markers_uri
-from airflow_cdc.model.position.lives import is_of_life
+from airflow_cdc.model.position.lives import needs_lines
 from airflow_cdc.pipeline.decode.absent_columns import sometimes_absent
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.source_columns import is_schema, is_single
@@ -45,15 +45,14 @@ def why_not_read(run: MicrobatchRun, target: TargetTable | None) -> str | None:
 
     :param target: None where the table is to be created.
     """
-    microbatch, checkpoint, flow = run.microbatch, run.checkpoint, run.flow
-    later_lives = any(not is_of_life(lane, 0) for lane in checkpoint.reach.partitions)
+    microbatch, flow = run.microbatch, run.flow
     files = microbatch.files
     modes = {flow.mode, *([target.mode] if target else [])}
     against = {
         "the table keeps neither current rows by key nor all events": modes not in [{mode} for mode in NATIVE_MODES],
         "the microbatch is a dry run, is read again, or carries a decision": run.is_dry or microbatch.is_again or microbatch.decides,
         "files are divided": microbatch.parts,
-        "the topic or the source's log began again": microbatch.lives or run.epochs.newest or later_lives,
+        "the topic began again inside of a file": needs_lines(microbatch.lives),
         "the archive is on a store that only Spark reads": not is_fetched(microbatch.archive),
         "the lake is on a store that only Spark writes": not is_fetched(run.lake),
         "the files are not JSON lines": any(file.format is not FileFormat.LINES for file in files),

@@ -39,7 +39,7 @@ class _Work:
 
 
 def fold_in_tasks(run: MicrobatchRun, decoder: Decoder) -> StagedFold:
-    """Return each key's last event, folded by executors.
+    """Return each key's row change, folded by executors.
 
     :raises HandedOver: as :func:`airflow_cdc.pipeline.apply.native.fold.folding`; also for a group of files that is too large for a task,
         keys in several groups, and executors that cannot run it.
@@ -63,7 +63,7 @@ def fold_in_tasks(run: MicrobatchRun, decoder: Decoder) -> StagedFold:
     changes = run.read_staged([f"{folder}/{outcome['file']}" for outcome in outcomes], StructType.fromJson(dict(fields)))
     if len(groups) > 1 and _has_key_twice(changes, decoder.columns.keys):
         raise HandedOver("a key has events in several partitions")
-    return StagedFold(changes, carries_values=any(outcome["carries_values"] for outcome in outcomes))
+    return StagedFold(changes, joins_events=any(outcome["joins_events"] for outcome in outcomes))
 
 
 def groups_of(decoder: Decoder) -> list[list[str]]:
@@ -98,16 +98,16 @@ def _fold_group(work: _Work, number: int) -> Iterator[dict[str, Any]]:
     group = frozenset(work.groups[number])
     files = [each for each in work.decoder.files if each.path in group]
     own = replace(work.decoder, files=files, shapes=[shape for shape in work.decoder.shapes if shape.file in group])
-    reason, carries = "", False
+    reason, joins = "", False
     try:
         with folding(own, work.archive) as fold:
             write_changes(fold.stream(changes_for_spark(fold.how)), work.fields, folder=work.folder, file=file)
-            carries = fold.carries_values
+            joins = fold.joins_events
     except HandedOver as why:
         reason = str(why)
     except OSError as error:
         reason = f"the staging folder cannot be written from an executor: {first_line(error)}"
-    yield {"file": file, "reason": reason, "carries_values": carries}
+    yield {"file": file, "reason": reason, "joins_events": joins}
 
 
 def _has_key_twice(changes: DataFrame, keys: Sequence[str]) -> bool:

@@ -17,9 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from airflow_cdc.model.columns import OP
+from airflow_cdc.model.columns import OP, OP_IF_ABSENT
 from airflow_cdc.model.errors import first_line
+from airflow_cdc.model.operation import KEEP
 from airflow_cdc.pipeline.apply.native.bounds import touched_files
+from airflow_cdc.pipeline.apply.native.fold_sql import OF_VERSIONS
+from airflow_cdc.pipeline.apply.native.merge import is_upsert
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb
 from airflow_cdc.pipeline.native.duckdb_sql import name, text, texts
 from airflow_cdc.pipeline.spark.storage import file_system, is_local
@@ -90,6 +93,8 @@ class Marks:
     """The table's version that they were found in."""
     files: Mapping[str, MarkedFile]
     """By path below the table."""
+    held: Any = None
+    """Arrow table of the keys that the table holds, of those changes that leave a row only if it does, or only if it does not."""
 
 
 OF_NEW_TABLE = Marks(-1, {})
@@ -100,7 +105,8 @@ def find_marks(table: Any, uri: str, changes: Any, *, keys: Sequence[str]) -> Ma
     """Return the rows that have the changes' keys.
 
     :param table: delta-rs's table (:func:`may_mark`).
-    :param changes: Arrow table with the keys and ``__cdc_op``, which is ``d`` where the row is deleted. At most one row a key.
+    :param changes: Arrow table with the keys and ``__cdc_op``, which is ``d`` where the row is deleted, and ``k`` where it is kept. At most
+        one row a key.
     :raises UnmarkableError: where the table's files are not read here, or hold a key twice.
     :raises OSError: when the store fails.
     """
@@ -115,6 +121,7 @@ def find_marks(table: Any, uri: str, changes: Any, *, keys: Sequence[str]) -> Ma
         with _connected(changes) as connection:
             files.register(connection)
             matched = _match(connection, {files.name_at(path): path for path in paths}, dead, keys=keys)
+            held = _held(connection, changes, keys=keys)
     except (UnreadableError, UnreadableLogError, UnreadableVectorError, duckdb.Error) as error:
         raise UnmarkableError(first_line(error)) from error
     marked = {
@@ -123,7 +130,7 @@ def find_marks(table: Any, uri: str, changes: Any, *, keys: Sequence[str]) -> Ma
     }
     if any("numRecords" not in statistics_of(each.action) for each in marked.values()):
         raise UnmarkableError("a file of the table has no number of rows in the log")
-    return Marks(int(table.version()), marked)
+    return Marks(int(table.version()), marked, held)
 
 
 def mark_and_add(table: Any, uri: str, marks: Marks, *, rows: Any, keys: Sequence[str], of: CommitOf) -> None:
@@ -137,7 +144,7 @@ def mark_and_add(table: Any, uri: str, marks: Marks, *, rows: Any, keys: Sequenc
     :raises OSError: when the store fails.
     """
     with _connected(rows) as connection:
-        added = _add_rows(connection, table, uri, keys=keys)
+        added = _add_rows(connection, table, uri, rows=_added(connection, marks, rows, keys=keys), keys=keys)
     vectors = write_vectors(uri, {path: each.dead for path, each in marks.files.items() if each.is_left})
     actions = [action for path, each in marks.files.items() for action in each.actions(vectors.get(path))]
     metrics = _metrics(list(marks.files.values()), added, sources=rows.num_rows)
@@ -172,11 +179,11 @@ def _match(connection: Any, files: Mapping[str, str], dead: Mapping[str, BitMap6
     :raises UnmarkableError: where a key has two rows.
     """
     quoted = ", ".join(map(name, keys))
-    connection.execute(f"CREATE TEMP TABLE wanted AS SELECT {quoted}, {OP} = 'd' AS __cdc_deletes FROM changes")
+    connection.execute(f"CREATE TEMP TABLE wanted AS SELECT {quoted}, {OP} FROM changes")
     scanned = f"read_parquet([{texts(files)}], union_by_name = true, hive_partitioning = false, {PLACES})"
     connection.execute(f"""
 CREATE TEMP TABLE held AS
-SELECT __cdc_file, file_row_number, wanted.rowid AS change, __cdc_deletes AS deletes
+SELECT __cdc_file, file_row_number, wanted.rowid AS change, wanted.{OP} = 'd' AS deletes, wanted.{OP} = '{KEEP}' AS keeps
 FROM {scanned} AS scanned JOIN wanted ON {" AND ".join(f"scanned.{name(key)} = wanted.{name(key)}" for key in keys)}""")
     places = connection.sql("SELECT __cdc_file, list(file_row_number) AS rows FROM held GROUP BY ALL").to_arrow_table().to_pylist()
     # Only of rows that were found: a table has millions of deleted ones.
@@ -186,16 +193,43 @@ FROM {scanned} AS scanned JOIN wanted ON {" AND ".join(f"scanned.{name(key)} = w
     if connection.execute("SELECT 1 FROM live GROUP BY change HAVING count(*) > 1 LIMIT 1").fetchall():
         raise UnmarkableError("a key has several rows in the table")
     counts = "count(*) FILTER (NOT deletes) AS updated, count(*) FILTER (deletes) AS deleted"
-    rows = connection.sql(f"SELECT __cdc_file, list(file_row_number) AS rows, {counts} FROM live GROUP BY ALL ORDER BY ALL")
+    rows = connection.sql(f"SELECT __cdc_file, list(file_row_number) AS rows, {counts} FROM live WHERE NOT keeps GROUP BY ALL ORDER BY ALL")
     return {
         files[each["__cdc_file"]]: _Matched(bitmap(each["rows"]), each["updated"], each["deleted"])
         for each in rows.to_arrow_table().to_pylist()
     }
 
 
-def _add_rows(connection: Any, table: Any, uri: str, *, keys: Sequence[str]) -> list[Action]:
-    """Write the rows that are not deleted into a new file of the table and return its ``add`` action; none where there are none."""
-    connection.execute(f"CREATE TEMP VIEW added AS SELECT * FROM changes WHERE {OP} <> 'd'")
+def _held(connection: Any, changes: Any, *, keys: Sequence[str]) -> Any:
+    """Return :attr:`Marks.held`."""
+    if OP_IF_ABSENT not in changes.column_names:
+        return None
+    quoted = ", ".join(map(name, keys))
+    depends = f"SELECT {quoted} FROM changes WHERE {is_upsert(OP)} <> {is_upsert(OP_IF_ABSENT)}"
+    live = "SELECT wanted.* FROM wanted JOIN live ON wanted.rowid = live.change"
+    return connection.sql(f"SELECT {quoted} FROM ({live}) SEMI JOIN ({depends}) USING ({quoted})").to_arrow_table()
+
+
+def _added(connection: Any, marks: Marks, rows: Any, *, keys: Sequence[str]) -> str:
+    """Return the query of the rows that a merge leaves."""
+    if OP_IF_ABSENT not in rows.column_names:
+        return f"SELECT * FROM changes WHERE {is_upsert(OP)}"
+    own = f"SELECT * EXCLUDE ({', '.join(OF_VERSIONS)}) FROM changes"
+    if marks.held is None:
+        return f"{own} WHERE {is_upsert(OP_IF_ABSENT)}"
+    connection.register("kept", marks.held)
+    connection.execute("CREATE TEMP TABLE held AS FROM kept")
+    connection.unregister("kept")
+    using = f"held USING ({', '.join(map(name, keys))})"
+    return f"{own} SEMI JOIN {using} WHERE {is_upsert(OP)} UNION ALL {own} ANTI JOIN {using} WHERE {is_upsert(OP_IF_ABSENT)}"
+
+
+def _add_rows(connection: Any, table: Any, uri: str, *, rows: str, keys: Sequence[str]) -> list[Action]:
+    """Write rows into a new file of the table and return its ``add`` action; none where there are none.
+
+    :param rows: query.
+    """
+    connection.execute(f"CREATE TEMP VIEW added AS {rows}")
     ((count,),) = connection.execute("SELECT count(*) FROM added").fetchall()
     if not count:
         return []

@@ -13,11 +13,15 @@ from airflow_cdc.model.columns import (
     MICROBATCH,
     OFFSET,
     OP,
+    OP_IF_ABSENT,
     PARTITION,
     POSITION,
     VALUE_POSITIONS,
 )
+from airflow_cdc.model.operation import KEEP
+from airflow_cdc.pipeline.apply.native.fold_sql import MARKED_AT, OF_VERSIONS
 from airflow_cdc.pipeline.native.arrow_rows import in_schema
+from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb
 from airflow_cdc.pipeline.native.duckdb_sql import name
 from airflow_cdc.pipeline.target.commit_natively import CommitOf, one_commit
 from airflow_cdc.pipeline.target.open_natively import reach, without_answers
@@ -34,11 +38,21 @@ def may_write(table: Any) -> bool:
 
 
 def rows_for(table: Any, changes: Any, columns: Sequence[str], *, microbatch: int) -> Any:
-    """Return row changes with the target's columns and types.
+    """Return row changes with the target's columns and types, and behind them those of row versions, where the changes have them
+    (:data:`~airflow_cdc.pipeline.apply.native.fold_sql.OF_VERSIONS`).
 
     :param changes: Arrow table, see :class:`airflow_cdc.pipeline.apply.native.fold.NativeChanges`.
     """
-    return _in_columns_of(table, changes, [*columns, *_WRITTEN], microbatch=microbatch)
+    import pyarrow as pa
+
+    rows = _in_columns_of(table, changes, [*columns, *_WRITTEN], microbatch=microbatch)
+    if OP_IF_ABSENT not in changes.column_names:
+        return rows
+    position = rows.schema.field(POSITION).type
+    kinds = {OP_IF_ABSENT: pa.string(), BEGAN: position, DEPENDS: pa.bool_(), MARKED_AT: position}
+    for each in OF_VERSIONS:
+        rows = rows.append_column(each, changes.column(each).cast(kinds[each]))
+    return rows
 
 
 def events_for(table: Any, events: Any, columns: Sequence[str], *, microbatch: int) -> Any:
@@ -59,13 +73,19 @@ def _in_columns_of(table: Any, rows: Any, names: Sequence[str], *, microbatch: i
     return in_schema(rows, pa.schema([pa.field(each, schema.field(each).type) for each in names]), constants=constants)
 
 
+def is_upsert(operation: str) -> str:
+    """Return the SQL, of DuckDB and delta-rs alike, that is true where a row is left; ``operation``: SQL."""
+    return f"{operation} NOT IN ('d', '{KEEP}')"
+
+
 def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, of: CommitOf) -> Mapping[str, Any]:
     """Make one MERGE commit of row changes and return delta-rs's counts.
 
     :raises ConcurrentRunError: when another run committed first.
     :raises CommitFailedError: when delta-rs does not write the table's features (:func:`may_write`).
     """
-    values = {name(column): f"s.{name(column)}" for column in rows.column_names}
+    has_versions = OP_IF_ABSENT in rows.column_names
+    values = {name(column): f"s.{name(column)}" for column in rows.column_names if column not in OF_VERSIONS}
     merge = table.merge(
         rows,
         " AND ".join(f"t.{name(key)} = s.{name(key)}" for key in keys),
@@ -75,8 +95,9 @@ def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, of: CommitOf) -> M
         streamed_exec=False,
         **_written_with(of),
     )
-    merge = merge.when_matched_delete(f"s.{name(OP)} = 'd'").when_matched_update(values)
-    merge = merge.when_not_matched_insert(values, f"s.{name(OP)} <> 'd'")
+    merge = merge.when_matched_delete(f"s.{name(OP)} = 'd'")
+    merge = merge.when_matched_update(values, f"s.{name(OP)} <> '{KEEP}'" if has_versions else None)
+    merge = merge.when_not_matched_insert(values, is_upsert(f"s.{name(OP_IF_ABSENT if has_versions else OP)}"))
     with one_commit(table):
         counts: Mapping[str, Any] = merge.execute()
     return counts
@@ -104,21 +125,38 @@ def _written_with(of: CommitOf) -> dict[str, Any]:
     return {"writer_properties": WriterProperties(compression="ZSTD"), "commit_properties": properties}
 
 
-def append_markers(uri: str, rows: Any, keys: Sequence[str]) -> None:
-    """Append the delete markers of row changes (:func:`airflow_cdc.pipeline.record.delete_markers.markers_of`).
-
-    :raises NotReached: where delta-rs is not used.
-    """
+def _markers(rows: Any, keys: Sequence[str]) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
-    from deltalake import write_deltalake
 
     deleted = rows.filter(pc.equal(rows.column(OP), "d"))
     count = deleted.num_rows
     markers = deleted.select([*keys, POSITION, OP, PARTITION, OFFSET])
     markers = markers.append_column(BEGAN, pa.nulls(count, deleted.schema.field(POSITION).type))
     markers = markers.append_column(DEPENDS, pa.repeat(pa.scalar(value=False), count))
-    markers = markers.append_column(MICROBATCH, deleted.column(MICROBATCH))
+    return markers.append_column(MICROBATCH, deleted.column(MICROBATCH))
+
+
+def _markers_of_versions(rows: Any, keys: Sequence[str]) -> Any:
+    stays = f"{OP} = '{KEEP}' OR ({OP} <> 'd' AND {POSITION}.commit < {MARKED_AT}.commit)"
+    values = [*map(name, keys), f"{MARKED_AT} AS {POSITION}", f"if({stays}, '{KEEP}', 'd') AS {OP}", PARTITION, OFFSET, BEGAN]
+    with connect_duckdb(threads=1) as connection:
+        connection.register("changes", rows)
+        markers = connection.sql(
+            f"SELECT {', '.join(values)}, {DEPENDS} AND NOT ({stays}) AS {DEPENDS}, {MICROBATCH} FROM changes WHERE {OP} = 'd' OR {DEPENDS}"
+        ).to_arrow_table()
+        connection.unregister("changes")
+    return markers.cast(rows.select(markers.column_names).schema)
+
+
+def append_markers(uri: str, rows: Any, keys: Sequence[str]) -> None:
+    """Append the delete markers of row changes (:func:`airflow_cdc.pipeline.record.delete_markers.markers_of`).
+
+    :raises NotReached: where delta-rs is not used.
+    """
+    from deltalake import write_deltalake
+
+    markers = _markers_of_versions(rows, keys) if OP_IF_ABSENT in rows.column_names else _markers(rows, keys)
     path, options = reach(uri)
     with without_answers(uri):
         write_deltalake(path, markers, mode="append", schema_mode="merge", configuration=_SELDOM, storage_options=options)

@@ -44,12 +44,12 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 def settle_rows(plain: Plain) -> RowChanges:
     """Fold a microbatch's events by key, for delta-rs to merge them, or else for Spark.
 
-    :raises HandedOver: where its last event alone does not decide a key's row.
+    :raises HandedOver: as :func:`airflow_cdc.pipeline.apply.native.fold.folding`, and where only Spark can go on from its rows.
     """
     if plain.too_large:
         run = _of_spark(plain, plain.too_large)
         of_tasks = fold_in_tasks(run, plain.decoder)
-        _check_values(plain, run, carries=of_tasks.carries_values)
+        _check_joined(plain, run, joins_events=of_tasks.joins_events)
         return _merged_by_spark(plain, run, of_tasks)
     # What is folded is let go before Spark begins: it may be gigabytes.
     with folding(plain.decoder, plain.run.microbatch.archive, threads=plain.threads) as fold:
@@ -70,17 +70,17 @@ def _staged(plain: Plain, run: MicrobatchRun, fold: NativeFold) -> StagedFold:
 
     :raises HandedOver: where Spark has to fold them too.
     """
-    carries = fold.carries_values
-    _check_values(plain, run, carries=carries)
+    joins_events = fold.joins_events
+    _check_joined(plain, run, joins_events=joins_events)
     types, target = plain.decoder.columns.sql_types, plain.target
     staged = count_for_spark(fold, ranged(types, target.keys, table_bytes=target.size) if target else {})
     changes = stage_changes(run, fold.stream(changes_for_spark(fold.how)), types)
-    return StagedFold(changes, carries, staged)
+    return StagedFold(changes, joins_events, staged)
 
 
-def _check_values(plain: Plain, run: MicrobatchRun, *, carries: bool) -> None:
-    if carries and (voids_events(run) or count_surveyed(plain.decoder.shapes).reads):
-        raise HandedOver("values that events leave out, and a truncate or a snapshot that may void what carried them")
+def _check_joined(plain: Plain, run: MicrobatchRun, *, joins_events: bool) -> None:
+    if joins_events and (voids_events(run) or count_surveyed(plain.decoder.shapes).reads):
+        raise HandedOver("rows that follow from several events, and a truncate or a snapshot that may void some of those")
 
 
 def _merged_by_spark(plain: Plain, run: MicrobatchRun, fold: StagedFold, *, reads: SnapshotReads | None = None) -> RowChanges:

@@ -10,8 +10,9 @@ import pytest
 
 from airflow_cdc.model.columns import OP
 from airflow_cdc.pipeline.apply.native.all_events import read_all_events
+from airflow_cdc.pipeline.apply.native.decode_sql import decode
 from airflow_cdc.pipeline.apply.native.fold import fold_natively
-from airflow_cdc.pipeline.apply.native.fold_sql import Fold, count_changes, decode, each_event, find_reads, fold, row_changes
+from airflow_cdc.pipeline.apply.native.fold_sql import Fold, count_changes, each_event, find_reads, fold, row_changes
 from airflow_cdc.pipeline.apply.native.table_values import complete
 from airflow_cdc.pipeline.native.record_lines import RecordLines, fetch
 from tests.support.events import Record, numbered, sqlserver

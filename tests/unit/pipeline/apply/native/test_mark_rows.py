@@ -13,8 +13,10 @@ import pytest
 from deltalake import DeltaTable, Field, QueryBuilder, Schema, TableFeatures
 from deltalake.schema import PrimitiveType
 
-from airflow_cdc.model.columns import OP, POSITION
+from airflow_cdc.model.columns import BEGAN, DEPENDS, OP, OP_IF_ABSENT, POSITION
 from airflow_cdc.model.errors import ConcurrentRunError
+from airflow_cdc.model.operation import KEEP
+from airflow_cdc.pipeline.apply.native.fold_sql import MARKED_AT
 from airflow_cdc.pipeline.apply.native.mark_rows import UnmarkableError, find_marks, mark_and_add, may_mark
 from airflow_cdc.pipeline.apply.native.merge import merge_rows, rows_for
 from airflow_cdc.pipeline.target.add_actions import read_adds, statistics_of
@@ -101,6 +103,40 @@ def test_random_merges_leave_the_rows_that_a_model_has(tmp_path: Path) -> None:
     # Checkpoints were written on the way, and read.
     assert len(list((tmp_path / "t" / "_delta_log").glob("*.checkpoint.parquet"))) == 4
     assert DeltaTable(uri).transaction_version("flow:1") == 39
+
+
+OUTCOMES = ("c", "u", "d", KEEP)
+
+
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_what_a_change_does_depends_on_whether_the_table_holds_its_key(is_marked: bool, tmp_path: Path) -> None:
+    """By marks, and by delta-rs: each pair of what a change does to a key that is held, and to one that is not."""
+    chance, uri, rows = random.Random(3), table_with_vectors(tmp_path / "t"), dict[int, str]()
+    for microbatch in range(1, 20):
+        picked = {
+            key: (f"name {key} of {microbatch}", chance.choice(OUTCOMES), chance.choice("cd"))
+            for key in chance.sample(range(60), chance.randint(1, 40))
+        }
+        before, table = dict(rows), DeltaTable(uri)
+        for key, (name, op, op_if_absent) in picked.items():
+            done = op if key in before else op_if_absent
+            if done in "cu":
+                rows[key] = name
+            elif done == "d":
+                rows.pop(key, None)
+        plain = changes(table, {key: name for key, (name, _, _) in picked.items()}, microbatch=microbatch)
+        ops, absent = ([each[place] for each in picked.values()] for place in (1, 2))
+        written = plain.set_column(plain.schema.get_field_index(OP), OP, pa.array(ops)).append_column(OP_IF_ABSENT, pa.array(absent))
+        for column in (BEGAN, MARKED_AT):
+            written = written.append_column(column, plain.column(POSITION))
+        written = written.append_column(DEPENDS, pa.array([False] * len(picked)))
+        if is_marked:
+            mark_and_add(table, uri, find_marks(table, uri, written, keys=KEYS), rows=written, keys=KEYS, of=of(microbatch))
+            assert metrics(uri)["numTargetRowsDeleted"] == len(before.keys() - rows.keys())
+            assert metrics(uri)["numTargetRowsInserted"] == len(rows.keys() - before.keys())
+        else:
+            merge_rows(table, written, KEYS, of=of(microbatch))
+        assert (held(uri) if is_marked else held_by_delta_rs(uri)) == rows
 
 
 def test_a_file_that_has_no_row_left_is_removed(tmp_path: Path) -> None:

@@ -1,0 +1,141 @@
+"""Keys that are handed on from row to row: their last event alone does not decide the row, and their row versions are folded one by one.
+
+Such keys are few: their events' images are read in a second pass over the files, and folded in Python. The result is that of
+:func:`airflow_cdc.pipeline.apply.fold_changes.resolve_hazards`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from airflow_cdc.model.columns import (
+    BEGAN,
+    COMMITTED_AT,
+    DEPENDS,
+    OFFSET,
+    OP,
+    OP_IF_ABSENT,
+    PARTITION,
+    POSITION,
+    TRANSACTION,
+)
+from airflow_cdc.pipeline.apply.native.decode_sql import EVENTS
+from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, Fold, in_order
+from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
+from airflow_cdc.pipeline.apply.native.left_out import LEFT_OUT
+from airflow_cdc.pipeline.apply.native.row_versions import Image, KeyEvent, KeyFold, fold_versions
+from airflow_cdc.pipeline.decode.unavailable_values import PLACEHOLDER_TEXTS
+from airflow_cdc.pipeline.native.connect_duckdb import rows_by_name
+from airflow_cdc.pipeline.native.duckdb_sql import of_source
+
+CHOSEN = "cdc_chosen"
+"""The table of the numbers of their events (``event``)."""
+_LATEST, _FOLDS, _FOLDED = "cdc_latest", "cdc_folds", "cdc_folded"
+MOST_EVENTS = 100_000
+"""Events that Python folds, in about a second; many more are no few exceptions."""
+_COUNTED = ("copies", "first_offset", "last_offset", "spreads", "deletes", "writes")
+"""Sums over a key's events that its copies do not count for."""
+
+
+def choose_events(connection: Any, how: Fold) -> list[list[dict[str, Any]]]:
+    """Make :data:`CHOSEN`, and return the events of each such key in order.
+
+    :raises HandedOver: where they are many, or leave values out.
+    """
+    import pyarrow as pa
+
+    tables = in_order(how, f"SELECT {how.key} FROM {CHANGES} WHERE hazard")
+    left_out = f"{LEFT_OUT} IS NOT NULL" if how.left_out else "false"
+    query = f"""
+WITH {tables} SELECT event, {how.key}, {OP} AS op, {POSITION} AS position, {TRANSACTION} AS transaction, {PARTITION} AS partition,
+  {OFFSET} AS "offset", {left_out} AS leaves_out
+FROM ordered ORDER BY {how.key}, {how.in_order}"""
+    ((count,),) = connection.execute(f"WITH {tables} SELECT count(*) FROM ordered").fetchall()
+    if count > MOST_EVENTS:
+        raise HandedOver(f"{count:,} events of keys that are handed on")
+    events = rows_by_name(connection.execute(query))
+    if any(event["leaves_out"] for event in events):
+        raise HandedOver("an unavailable value of a key that is handed on")
+    _create(connection, CHOSEN, {"event": [event["event"] for event in events]}, {"event": pa.int64()})
+    return [list(group) for _, group in groupby(events, key=itemgetter(*(f"column {key}" for key in how.keys)))]
+
+
+def fold_chosen(connection: Any, how: Fold, events: Sequence[Sequence[Mapping[str, Any]]], images: Sequence[Mapping[str, Any]]) -> None:
+    """Give each such key in :data:`CHANGES` the row that its events leave, and all rows
+    :data:`~airflow_cdc.pipeline.apply.native.fold_sql.OF_VERSIONS`.
+
+    :param events: from :func:`choose_events`.
+    :param images: rows of :func:`airflow_cdc.pipeline.apply.native.decode_sql.read_images`.
+    :raises HandedOver: where the files were read in another order than before.
+    """
+    by_event = {image["event"]: image for image in images}
+    if any(by_event.get(event["event"], {}).get("op") != event["op"] for group in events for event in group):
+        raise HandedOver("images of other events than those that were read")
+    folds = [fold_versions(list(_with_images(group, by_event))) for group in events]
+    connection.execute(f"ALTER TABLE {CHANGES} RENAME TO {_LATEST}")
+    _create_folds(connection, folds)
+    connection.execute(_fold_latest(how))
+    own = f"SELECT *, {OP} AS {OP_IF_ABSENT}, if(false, {POSITION}, NULL) AS {BEGAN}, false AS {DEPENDS} FROM {_LATEST} WHERE NOT hazard"
+    connection.execute(f"CREATE TEMP VIEW {CHANGES} AS {own} UNION ALL BY NAME FROM {_FOLDED}")
+
+
+def _with_images(events: Sequence[Mapping[str, Any]], images: Mapping[int, Mapping[str, Any]]) -> Iterator[KeyEvent]:
+    for event in events:
+        found = images[event["event"]]
+        yield KeyEvent(
+            event=event["event"],
+            op=event["op"],
+            transaction=event["transaction"],
+            position=event["position"],
+            partition=event["partition"],
+            offset=event["offset"],
+            before=_image(found["before"]),
+            after=_image(found["after"]),
+        )
+
+
+def _image(texts: Sequence[str | None]) -> Image | None:
+    image = tuple(None if text in PLACEHOLDER_TEXTS else text for text in texts)
+    return None if all(text is None for text in image) else image
+
+
+def _fold_latest(how: Fold) -> str:
+    """Return the statement that makes the table of the folded keys' changes."""
+    others = [column for column in how.columns if column not in how.keys]
+    values = {of_source(column): f"survivor.{of_source(column)}" for column in others}
+    values |= {OP: "fold.op", **{name: f"last.{name}" for name in (COMMITTED_AT, PARTITION, OFFSET)}}
+    values |= {name: f"fold.{name}" for name in _COUNTED} | {"conflicts": "false", "hazard": "false"}
+    replaced = ", ".join(f"{value} AS {column}" for column, value in values.items())
+    more = f"fold.op_if_absent AS {OP_IF_ABSENT}, began.{POSITION} AS {BEGAN}, fold.depends AS {DEPENDS}"
+    same_key = " AND ".join(f"latest.{of_source(key)} = last.{of_source(key)}" for key in how.keys)
+    return f"""
+CREATE TEMP TABLE {_FOLDED} AS
+SELECT latest.* REPLACE ({replaced}), {more}
+FROM {_FOLDS} AS fold
+  JOIN {EVENTS} AS last ON last.rowid = fold."last"
+  JOIN {_LATEST} AS latest ON {same_key}
+  JOIN {EVENTS} AS began ON began.rowid = fold.began
+  LEFT JOIN {EVENTS} AS survivor ON survivor.rowid = fold.survivor"""
+
+
+def _create_folds(connection: Any, folds: Sequence[KeyFold]) -> None:
+    import pyarrow as pa
+
+    kinds = {name: pa.int64() for name in ("last", "survivor", "began", "copies", "first_offset", "last_offset")}
+    kinds |= {name: pa.bool_() for name in ("spreads", "deletes", "writes", "depends")}
+    kinds |= {name: pa.string() for name in ("op", "op_if_absent")}
+    _create(connection, _FOLDS, {name: [getattr(fold, name) for fold in folds] for name in kinds}, kinds)
+
+
+def _create(connection: Any, table: str, columns: Mapping[str, Sequence[Any]], kinds: Mapping[str, Any]) -> None:
+    """Create a temporary table; ``kinds``: Arrow types by column."""
+    import pyarrow as pa
+
+    connection.register("cdc_new", pa.table(dict(columns), schema=pa.schema(list(kinds.items()))))
+    try:
+        connection.execute(f"CREATE TEMP TABLE {table} AS FROM cdc_new")
+    finally:
+        connection.unregister("cdc_new")
