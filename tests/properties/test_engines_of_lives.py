@@ -1,4 +1,4 @@
-"""Topics that are made anew and logs that go back: behind where they begin, the native engine and Spark give the same, and the source's rows."""
+"""Topics made anew, and logs that go back: behind where they begin, both engines give the same, and the rows are the source's."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tests.support.tables import read_rows
 
 pytest.importorskip("duckdb")
 
+DEEP = ("sqlserver", "db2", "oracle", "mariadb", "postgresql, full identity")
 HAPPENINGS = ("topic", "restored", "moved", "topic")
 
 
@@ -39,16 +40,7 @@ def apply_by(engine: Engine, apply: Apply, folder: Path) -> list[BatchReport]:
     return list(apply(folder / "archive", folder / engine.value, flows={TOPIC: flow}).flows[0].batches)
 
 
-@pytest.mark.parametrize(
-    ("dialect", "histories"),
-    [
-        ("sqlserver", 30),
-        *(
-            pytest.param(name, 300, marks=pytest.mark.deep)
-            for name in ("sqlserver", "db2", "oracle", "mariadb", "postgresql, full identity")
-        ),
-    ],
-)
+@pytest.mark.parametrize(("dialect", "histories"), [("sqlserver", 30), *(pytest.param(name, 300, marks=pytest.mark.deep) for name in DEEP)])
 def test_both_engines_give_the_same_behind_a_new_topic_and_a_log_that_went_back(
     dialect: str, histories: int, spark: SparkSession, apply: Apply, tmp_path: Path
 ) -> None:

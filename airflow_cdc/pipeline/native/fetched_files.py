@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from fsspec import AbstractFileSystem
 
 from airflow_cdc.model.storage import store_of
+from airflow_cdc.pipeline.native.kept_files import fetch_contents
 from airflow_cdc.pipeline.spark.storage import OBJECT_STORES, file_system, is_local
 
 _SCHEME = "cdc-files"
@@ -74,8 +75,7 @@ class FetchedFiles(NamedFiles):
         fetched = [not is_local(archive) or _PATTERN.search(path) is not None for path in whole]
         numbers = [f"{_SCHEME}://{number}{_ending(path)}" for number, path in enumerate(paths)]
         self.uris = [number if is_so else path for number, path, is_so in zip(numbers, whole, fetched, strict=True)]
-        # Several at once on object stores; `cat` would take a name for a pattern as well.
-        contents = fs.cat_ranges([path for path, is_so in zip(whole, fetched, strict=True) if is_so], None, None, on_error="raise")
+        contents = fetch_contents(fs, store_of(archive), [path for path, is_so in zip(whole, fetched, strict=True) if is_so])
         self._contents = dict(zip((number for number, is_so in zip(numbers, fetched, strict=True) if is_so), contents, strict=True))
         self._whole = (fs, whole)
 

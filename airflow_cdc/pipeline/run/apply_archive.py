@@ -17,6 +17,7 @@ from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.state.lake import ArchiveState, FlowState
 from airflow_cdc.model.state.ledger import Ledger
+from airflow_cdc.pipeline.native.kept_files import fetching_once
 from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from airflow_cdc.pipeline.run.end_together import Together, find_fallen_logs, find_together
 from airflow_cdc.pipeline.run.flow_run import FlowRun
@@ -31,6 +32,7 @@ from airflow_cdc.pipeline.survey.look import Look
 from airflow_cdc.pipeline.survey.source_facts import facts_of
 
 
+@fetching_once()
 def apply_archive(run: ArchiveRun) -> ApplyReport:
     """Apply every pending microbatch of every flow; a flow that fails does not stop the others.
 
