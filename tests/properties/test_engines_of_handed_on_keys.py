@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.columns import DEPENDS, OP
+from airflow_cdc.model.columns import DELETED, DELETED_AT, DEPENDS, OP
+from airflow_cdc.model.flow.cdc_flow import OnDelete
 from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.pipeline.apply.native import fold_handed_on
 from airflow_cdc.pipeline.target import alter_table
@@ -19,6 +20,8 @@ from tests.support.handed_on import KEYS, NONE, WHOLE, HandedOn
 from tests.support.tables import read_rows
 
 pytest.importorskip("duckdb")
+
+COLUMNS = ("id", "name", "amount", "share", "open")
 
 
 def archive_of(source: HandedOn, folder: Path, *, files: int, transactions: int, layout: str = RECORDS) -> None:
@@ -95,6 +98,42 @@ def test_keys_handed_on_are_folded_natively_and_merged_by_spark(spark: SparkSess
     batches = compare(spark, apply, tmp_path)
     assert [(batch.engine, batch.engine_reason) for batch in batches] == [("native", ""), ("native", ""), ("mixed", LATE)]
     check_rows(spark, tmp_path / "native", source)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "images", "vectors_from"),
+    [("postgresql", KEYS, None), *(pytest.param(name, WHOLE, 0, marks=pytest.mark.deep) for name in DIALECTS)],
+)
+def test_both_engines_give_the_same_where_deleted_rows_stay(
+    dialect: str,
+    images: str,
+    vectors_from: int | None,
+    spark: SparkSession,
+    apply: Apply,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if vectors_from is not None:
+        monkeypatch.setattr(alter_table, "DELETION_VECTORS_FROM_BYTES", vectors_from)
+    source = HandedOn(DIALECTS[dialect], 5, images=images, topic=TOPIC)
+    archive_of(source, tmp_path / "archive", files=3, transactions=60)
+    check_natively(compare(spark, apply, tmp_path, on_delete=OnDelete.FLAG))
+    rows = spark.read.format("delta").load(str(tmp_path / "native" / TOPIC))
+    live = rows.filter(f"NOT {DELETED}").select(*COLUMNS).collect()
+    assert {row["id"]: row.asDict() for row in live} == source.rows
+    gone = rows.filter(f"{DELETED} AND amount IS NOT NULL AND {DELETED_AT} IS NOT NULL")
+    assert gone.count() > 3
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(20, 24))
+@pytest.mark.parametrize("images", [WHOLE, KEYS, NONE])
+def test_both_engines_give_the_same_where_deleted_rows_stay_deep(
+    seed: int, images: str, spark: SparkSession, apply: Apply, tmp_path: Path
+) -> None:
+    source = HandedOn(DIALECTS["postgresql"], seed, images=images, topic=TOPIC)
+    archive_of(source, tmp_path / "archive", files=3, transactions=120)
+    check_natively(compare(spark, apply, tmp_path, on_delete=OnDelete.FLAG))
 
 
 def test_many_keys_handed_on_are_left_to_spark(spark: SparkSession, apply: Apply, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ def _in_spark(settle: Settle) -> Settle:
 
 _MODES: Mapping[TableMode, Settle] = {
     TableMode.CURRENT: natively(_in_spark(by_key.settle), settle_rows),
-    TableMode.FLAGGED: _in_spark(by_key.settle),
+    TableMode.FLAGGED: natively(_in_spark(by_key.settle), settle_rows),
     TableMode.MULTISET: _in_spark(rows_without_key.settle),
     TableMode.VERSIONS: _in_spark(versions.settle),
     TableMode.CHANGE_LOG: natively(_in_spark(change_log.settle), settle_events),

@@ -52,8 +52,9 @@ class NativeChanges:
     """Each key's last event of a microbatch, and the counts of all its events."""
 
     rows: Any
-    """Arrow table: the source's columns, then operation, position, commit time, partition and offset. Where events leave values out, also
-    the positions of values, and the columns that only the table's row can provide (``__cdc_unavailable``)."""
+    """Arrow table: the source's columns, then operation, position, commit time, partition and offset. Where events leave values out, or
+    deleted rows stay, also the positions of values, and the columns that only the table's row can provide (``__cdc_unavailable``). Where
+    keys are handed on, also :data:`~airflow_cdc.pipeline.apply.native.fold_sql.OF_VERSIONS`."""
     staged: Staged
     reads: NativeReads
 
@@ -136,13 +137,17 @@ def changes_of(fold: NativeFold) -> NativeChanges:
 
 def _how(connection: Any, decoder: Decoder) -> Fold:
     surveyed, columns = count_surveyed(decoder.shapes), decoder.columns
+    left_out = [column for (column,) in connection.execute(find_left_out(EVENTS)).fetchall()]
+    if left_out and decoder.keeps_deleted:
+        raise HandedOver("values that events leave out, in a table that flags deletes")
     return Fold(
         keys=columns.keys,
-        columns=columns.types,
+        columns=list(columns.types),
         are_values=are_values(decoder.shapes),
         has_reads=surveyed.reads > 0,
         reads_among_changes=surveyed.is_mixed,
-        left_out=[column for (column,) in connection.execute(find_left_out(EVENTS)).fetchall()],
+        left_out=left_out,
+        keeps_deleted=decoder.keeps_deleted,
     )
 
 

@@ -21,9 +21,11 @@ from airflow_cdc.model.columns import (
     PARTITION,
     POSITION,
     TRANSACTION,
+    UNAVAILABLE,
+    VALUE_POSITIONS,
 )
 from airflow_cdc.pipeline.apply.native.decode_sql import EVENTS
-from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, Fold, in_order
+from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, Fold, in_order, names_of, positions_of
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
 from airflow_cdc.pipeline.apply.native.left_out import LEFT_OUT
 from airflow_cdc.pipeline.apply.native.row_versions import Image, KeyEvent, KeyFold, fold_versions
@@ -74,7 +76,7 @@ def fold_chosen(connection: Any, how: Fold, events: Sequence[Sequence[Mapping[st
     by_event = {image["event"]: image for image in images}
     if any(by_event.get(event["event"], {}).get("op") != event["op"] for group in events for event in group):
         raise HandedOver("images of other events than those that were read")
-    folds = [fold_versions(list(_with_images(group, by_event))) for group in events]
+    folds = [fold_versions(list(_with_images(group, by_event)), keeps_deleted=how.keeps_deleted) for group in events]
     connection.execute(f"ALTER TABLE {CHANGES} RENAME TO {_LATEST}")
     _create_folds(connection, folds)
     connection.execute(_fold_latest(how))
@@ -104,10 +106,14 @@ def _image(texts: Sequence[str | None]) -> Image | None:
 
 def _fold_latest(how: Fold) -> str:
     """Return the statement that makes the table of the folded keys' changes."""
-    others = [column for column in how.columns if column not in how.keys]
-    values = {of_source(column): f"survivor.{of_source(column)}" for column in others}
+    values = {of_source(column): f"survivor.{of_source(column)}" for column in how.others}
     values |= {OP: "fold.op", **{name: f"last.{name}" for name in (COMMITTED_AT, PARTITION, OFFSET)}}
     values |= {name: f"fold.{name}" for name in _COUNTED} | {"conflicts": "false", "hazard": "false"}
+    if how.keeps_deleted:
+        # The values of the row that was deleted last: an event's, else the target's.
+        values[UNAVAILABLE] = f"CASE WHEN fold.dies AND fold.survivor IS NULL THEN {names_of(how.others)} END"
+        positions = positions_of(how.others, f"survivor.{POSITION}")
+        values[VALUE_POSITIONS] = f"CASE WHEN fold.dies AND fold.survivor IS NOT NULL THEN {positions} END"
     replaced = ", ".join(f"{value} AS {column}" for column, value in values.items())
     more = f"fold.op_if_absent AS {OP_IF_ABSENT}, began.{POSITION} AS {BEGAN}, fold.depends AS {DEPENDS}"
     same_key = " AND ".join(f"latest.{of_source(key)} = last.{of_source(key)}" for key in how.keys)
@@ -125,7 +131,7 @@ def _create_folds(connection: Any, folds: Sequence[KeyFold]) -> None:
     import pyarrow as pa
 
     kinds = {name: pa.int64() for name in ("last", "survivor", "began", "copies", "first_offset", "last_offset")}
-    kinds |= {name: pa.bool_() for name in ("spreads", "deletes", "writes", "depends")}
+    kinds |= {name: pa.bool_() for name in ("spreads", "deletes", "writes", "depends", "dies")}
     kinds |= {name: pa.string() for name in ("op", "op_if_absent")}
     _create(connection, _FOLDS, {name: [getattr(fold, name) for fold in folds] for name in kinds}, kinds)
 

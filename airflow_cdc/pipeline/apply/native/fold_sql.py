@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_cdc.model.columns import (
@@ -35,7 +35,7 @@ from airflow_cdc.pipeline.apply.native.left_out import (
     value_positions,
 )
 from airflow_cdc.pipeline.decode.event_place import INITIAL
-from airflow_cdc.pipeline.native.duckdb_sql import name, of_source, text
+from airflow_cdc.pipeline.native.duckdb_sql import name, of_source, text, texts
 from airflow_cdc.pipeline.native.record_lines import START
 
 CHANGES = "cdc_changes"
@@ -55,7 +55,7 @@ class Fold:
     """
 
     keys: Sequence[str]
-    columns: Iterable[str]
+    columns: Sequence[str]
     are_values: bool
     has_reads: bool
     """Whether the events include snapshot reads."""
@@ -63,6 +63,8 @@ class Fold:
     """Whether they and streamed events may meet."""
     left_out: Sequence[str] = ()
     """Columns whose values some events leave out."""
+    keeps_deleted: bool = False
+    """Whether deleted rows stay, flagged, with their last values. Then no event leaves out a value."""
     has_versions: bool = False
     """Whether some changes follow from a key's row versions: then they have :data:`OF_VERSIONS`."""
 
@@ -70,6 +72,16 @@ class Fold:
     def start(self) -> str:
         """The column whose values are compared between two events of a key, as ``ORDINAL.offset``."""
         return START if self.are_values else OFFSET
+
+    @property
+    def others(self) -> list[str]:
+        """The columns without the keys."""
+        return [column for column in self.columns if column not in self.keys]
+
+    @property
+    def leaves_values(self) -> bool:
+        """Whether some changes may leave values to the table's rows: then they have the columns that say so."""
+        return bool(self.left_out) or self.keeps_deleted
 
     @property
     def key(self) -> str:
@@ -113,7 +125,7 @@ FROM latest JOIN {EVENTS} AS events ON events.rowid = latest.event{join_carriers
 
 def row_changes(how: Fold) -> str:
     """Return the query of the row changes: the source's columns under their names, and our own."""
-    ours = [OP, POSITION, COMMITTED_AT, PARTITION, OFFSET, *([VALUE_POSITIONS, UNAVAILABLE] if how.left_out else [])]
+    ours = [OP, POSITION, COMMITTED_AT, PARTITION, OFFSET, *([VALUE_POSITIONS, UNAVAILABLE] if how.leaves_values else [])]
     ours += [OP_IF_ABSENT, BEGAN, DEPENDS, f"coalesce(last_position, {POSITION}) AS {MARKED_AT}"] if how.has_versions else []
     return f"SELECT {', '.join(f'{of_source(column)} AS {name(column)}' for column in how.columns)}, {', '.join(ours)} FROM {CHANGES}"
 
@@ -153,7 +165,7 @@ def _of_several(key: str, how: Fold) -> str:
 ), last_of_several AS (
   SELECT {_PLACE},
   count(*) OVER w AS events, count_if(is_copy) OVER w AS copies, bool_or(coalesce(in_conflict, false)) OVER w AS conflicts,
-  bool_or(removes_another) OVER w AS hazard, bool_or({OP} = 'd') OVER w AS deletes,
+  bool_or(removes_another) OVER w{_deletes_another_s_values(how)} AS hazard, bool_or({OP} = 'd') OVER w AS deletes,
   bool_or({OP} IN ('c', 'u')) OVER w AS writes, bool_or(coalesce(spreads, false)) OVER w AS spreads,
   first_value({_STREAMED} IGNORE NULLS) OVER w AS first_position, last_value({_STREAMED} IGNORE NULLS) OVER w AS last_position,
   min({OFFSET}) OVER w AS first_offset, max({OFFSET}) OVER w AS last_offset{_reads_of_key(_over_key) if how.has_reads else ""}
@@ -188,12 +200,34 @@ def _carriers(how: Fold) -> str:
 
 
 def _resolved(how: Fold) -> str:
+    if how.keeps_deleted:
+        unknown = f"CASE WHEN latest.{OP} = 'd' THEN {names_of(how.others)} END AS {UNAVAILABLE}"
+        return f", false AS is_unresolved, {unknown}, if(false, {positions_of([''], f'latest.{POSITION}')}, NULL) AS {VALUE_POSITIONS}"
     if not how.left_out:
         return ", false AS is_unresolved"
     positions = f"{value_positions(how.left_out)}, {left_to_table(how.left_out)} AS {UNAVAILABLE}"
     # As where Spark folds a key's row versions.
     conflicts = f"conflicts AND latest.{LEFT_OUT} IS NULL AS conflicts"
     return f" REPLACE ({conflicts}), {IS_UNRESOLVED} AS is_unresolved, {positions}"
+
+
+def names_of(columns: Sequence[str]) -> str:
+    """Return the SQL of the list of columns' names; NULL for none."""
+    return f"[{texts(columns)}]" if columns else "CAST(NULL AS VARCHAR[])"
+
+
+def positions_of(columns: Sequence[str], position: str) -> str:
+    """Return the SQL of :data:`VALUE_POSITIONS` of columns whose values an event carried; NULL for none.
+
+    :param position: SQL of its position.
+    """
+    entries = ", ".join(f"{{'column': {text(column)}, 'position': {position}, 'known': true}}" for column in columns)
+    return f"[{entries}]" if columns else "NULL"
+
+
+def _deletes_another_s_values(how: Fold) -> str:
+    """Return the SQL, behind a condition, that is true for a delete whose values an earlier event carries, where deleted rows stay."""
+    return f" OR ({OP} = 'd' AND count(*) OVER w > count_if(is_copy) OVER w + 1)" if how.keeps_deleted and how.others else ""
 
 
 def _narrow(key: str, how: Fold) -> str:

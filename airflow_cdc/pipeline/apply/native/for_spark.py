@@ -105,7 +105,7 @@ def changes_for_spark(how: Fold) -> str:
     found = {member: value for member, (value, _) in _REACH.items()} | ({"began": BEGAN, "depends": DEPENDS} if how.has_versions else {})
     reach = ", ".join(f"{name(member)} := {value}" for member, value in found.items())
     ours = [POSITION, OP, OP_IF_ABSENT if how.has_versions else f"{OP} AS {OP_IF_ABSENT}", COMMITTED_AT, PARTITION, OFFSET]
-    ours += [UNAVAILABLE, VALUE_POSITIONS] if how.left_out else []
+    ours += [UNAVAILABLE, VALUE_POSITIONS] if how.leaves_values else []
     ours += [f"events AS {EVENTS}", f"copies AS {REDELIVERED}", f"conflicts AS {CONFLICTS}", f"struct_pack({reach}) AS {REACH}"]
     ours += [f"struct_pack(newest := {_read('newest_read', _NEWEST)}, oldest := {_read('oldest_read', _PLACE)}) AS {READS}"] * how.has_reads
     return f"SELECT {source}, {', '.join(ours)}, 0 AS {HAZARD} FROM {CHANGES}"
@@ -123,7 +123,7 @@ def count_for_spark(fold: NativeFold, ranged: Mapping[str, str]) -> Staged:
     :param ranged: types of the key columns whose range is requested.
     """
     values = {f"{end} {key}": f"{end}({of_source(key)})" for key in ranged for end in ("min", "max")}
-    if fold.how.left_out:
+    if fold.how.leaves_values:
         values[UNAVAILABLE] = _distinct(UNAVAILABLE)
         values[VALUE_POSITIONS] = _distinct(f"list_transform({VALUE_POSITIONS}, lambda entry: entry.column)")
     if not values:

@@ -27,7 +27,7 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 _KEY_TYPES = re.compile(r"TINYINT|SMALLINT|INT|BIGINT|STRING|DATE|DECIMAL\(.*\)")
 """Types whose equal values have one form."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-NATIVE_MODES = (TableMode.CURRENT, TableMode.CHANGE_LOG)
+NATIVE_MODES = (TableMode.CURRENT, TableMode.FLAGGED, TableMode.CHANGE_LOG)
 _ROWS = tuple(operation.value for operation in ROW_OPERATIONS)
 
 
@@ -49,7 +49,7 @@ def why_not_read(run: MicrobatchRun, target: TargetTable | None) -> str | None:
     files = microbatch.files
     modes = {flow.mode, *([target.mode] if target else [])}
     against = {
-        "the table keeps neither current rows by key nor all events": modes not in [{mode} for mode in NATIVE_MODES],
+        "the table keeps row versions, or rows without a key": modes not in [{mode} for mode in NATIVE_MODES],
         "the microbatch is a dry run, is read again, or carries a decision": run.is_dry or microbatch.is_again or microbatch.decides,
         "files are divided": microbatch.parts,
         "the topic began again inside of a file": needs_lines(microbatch.lives),

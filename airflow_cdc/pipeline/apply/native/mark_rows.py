@@ -22,7 +22,7 @@ from airflow_cdc.model.errors import first_line
 from airflow_cdc.model.operation import KEEP
 from airflow_cdc.pipeline.apply.native.bounds import touched_files
 from airflow_cdc.pipeline.apply.native.fold_sql import OF_VERSIONS
-from airflow_cdc.pipeline.apply.native.merge import is_upsert
+from airflow_cdc.pipeline.apply.native.merge import is_upsert, operations_of
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb
 from airflow_cdc.pipeline.native.duckdb_sql import name, text, texts
 from airflow_cdc.pipeline.spark.storage import file_system, is_local
@@ -105,8 +105,8 @@ def find_marks(table: Any, uri: str, changes: Any, *, keys: Sequence[str]) -> Ma
     """Return the rows that have the changes' keys.
 
     :param table: delta-rs's table (:func:`may_mark`).
-    :param changes: Arrow table with the keys and ``__cdc_op``, which is ``d`` where the row is deleted, and ``k`` where it is kept. At most
-        one row a key.
+    :param changes: Arrow table with the keys and what :func:`airflow_cdc.pipeline.apply.native.merge.operations_of` asks for: ``d`` where
+        the row is deleted, and ``k`` where it is kept. At most one row a key.
     :raises UnmarkableError: where the table's files are not read here, or hold a key twice.
     :raises OSError: when the store fails.
     """
@@ -120,6 +120,9 @@ def find_marks(table: Any, uri: str, changes: Any, *, keys: Sequence[str]) -> Ma
         dead = {path: read_vector(uri, adds[path].get("deletionVector")) for path in paths}
         with _connected(changes) as connection:
             files.register(connection)
+            connection.execute(
+                f"CREATE TEMP TABLE wanted AS SELECT {', '.join(map(name, keys))}, {operations_of(changes)[0]} AS op FROM changes"
+            )
             matched = _match(connection, {files.name_at(path): path for path in paths}, dead, keys=keys)
             held = _held(connection, changes, keys=keys)
     except (UnreadableError, UnreadableLogError, UnreadableVectorError, duckdb.Error) as error:
@@ -172,18 +175,16 @@ class _Matched:
 
 
 def _match(connection: Any, files: Mapping[str, str], dead: Mapping[str, BitMap64], *, keys: Sequence[str]) -> dict[str, _Matched]:
-    """Return by path the rows of files that have a change's key.
+    """Return by path the rows of files that have the key of a change (``wanted``).
 
     :param files: paths by DuckDB's name.
     :param dead: numbers of the deleted rows by path.
     :raises UnmarkableError: where a key has two rows.
     """
-    quoted = ", ".join(map(name, keys))
-    connection.execute(f"CREATE TEMP TABLE wanted AS SELECT {quoted}, {OP} FROM changes")
     scanned = f"read_parquet([{texts(files)}], union_by_name = true, hive_partitioning = false, {PLACES})"
     connection.execute(f"""
 CREATE TEMP TABLE held AS
-SELECT __cdc_file, file_row_number, wanted.rowid AS change, wanted.{OP} = 'd' AS deletes, wanted.{OP} = '{KEEP}' AS keeps
+SELECT __cdc_file, file_row_number, wanted.rowid AS change, wanted.op = 'd' AS deletes, wanted.op = '{KEEP}' AS keeps
 FROM {scanned} AS scanned JOIN wanted ON {" AND ".join(f"scanned.{name(key)} = wanted.{name(key)}" for key in keys)}""")
     places = connection.sql("SELECT __cdc_file, list(file_row_number) AS rows FROM held GROUP BY ALL").to_arrow_table().to_pylist()
     # Only of rows that were found: a table has millions of deleted ones.
@@ -213,7 +214,7 @@ def _held(connection: Any, changes: Any, *, keys: Sequence[str]) -> Any:
 def _added(connection: Any, marks: Marks, rows: Any, *, keys: Sequence[str]) -> str:
     """Return the query of the rows that a merge leaves."""
     if OP_IF_ABSENT not in rows.column_names:
-        return f"SELECT * FROM changes WHERE {is_upsert(OP)}"
+        return f"SELECT * FROM changes WHERE {is_upsert(operations_of(rows)[0])}"
     own = f"SELECT * EXCLUDE ({', '.join(OF_VERSIONS)}) FROM changes"
     if marks.held is None:
         return f"{own} WHERE {is_upsert(OP_IF_ABSENT)}"

@@ -9,6 +9,8 @@ from airflow_cdc.model.columns import (
     BEGAN,
     CHANGE_LOG_COLUMNS,
     COMMITTED_AT,
+    DELETED,
+    DELETED_AT,
     DEPENDS,
     MICROBATCH,
     OFFSET,
@@ -27,6 +29,8 @@ from airflow_cdc.pipeline.target.commit_natively import CommitOf, one_commit
 from airflow_cdc.pipeline.target.open_natively import reach, without_answers
 
 _WRITTEN = (POSITION, OP, COMMITTED_AT, PARTITION, OFFSET, MICROBATCH, VALUE_POSITIONS)
+FLAGS = (DELETED, DELETED_AT)
+"""Columns of row changes of a table that keeps deleted rows."""
 _SELDOM = {"delta.checkpointInterval": "100"}
 WRITABLE_FEATURES = frozenset({"appendOnly", "invariants", "deletionVectors", "timestampNtz", "v2Checkpoint"})
 """Delta features of whose tables delta-rs commits a merge. It opens tables of others, such as type widening, and refuses the commit."""
@@ -45,7 +49,8 @@ def rows_for(table: Any, changes: Any, columns: Sequence[str], *, microbatch: in
     """
     import pyarrow as pa
 
-    rows = _in_columns_of(table, changes, [*columns, *_WRITTEN], microbatch=microbatch)
+    ours = [*_WRITTEN, *(FLAGS if DELETED in changes.column_names else ())]
+    rows = _in_columns_of(table, changes, [*columns, *ours], microbatch=microbatch)
     if OP_IF_ABSENT not in changes.column_names:
         return rows
     position = rows.schema.field(POSITION).type
@@ -73,6 +78,16 @@ def _in_columns_of(table: Any, rows: Any, names: Sequence[str], *, microbatch: i
     return in_schema(rows, pa.schema([pa.field(each, schema.field(each).type) for each in names]), constants=constants)
 
 
+def operations_of(rows: Any) -> tuple[str, str]:
+    """Return what row changes do, in the SQL of DuckDB and delta-rs: to a key that the table holds, and to one that it does not hold.
+
+    :param rows: from :func:`rows_for`. A deleted row that stays, flagged, is one that is written.
+    """
+    if DELETED in rows.column_names:
+        return "'u'", "'u'"
+    return OP, OP_IF_ABSENT if OP_IF_ABSENT in rows.column_names else OP
+
+
 def is_upsert(operation: str) -> str:
     """Return the SQL, of DuckDB and delta-rs alike, that is true where a row is left; ``operation``: SQL."""
     return f"{operation} NOT IN ('d', '{KEEP}')"
@@ -84,7 +99,7 @@ def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, of: CommitOf) -> M
     :raises ConcurrentRunError: when another run committed first.
     :raises CommitFailedError: when delta-rs does not write the table's features (:func:`may_write`).
     """
-    has_versions = OP_IF_ABSENT in rows.column_names
+    held, absent = (each if each.startswith("'") else f"s.{name(each)}" for each in operations_of(rows))
     values = {name(column): f"s.{name(column)}" for column in rows.column_names if column not in OF_VERSIONS}
     merge = table.merge(
         rows,
@@ -95,9 +110,8 @@ def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, of: CommitOf) -> M
         streamed_exec=False,
         **_written_with(of),
     )
-    merge = merge.when_matched_delete(f"s.{name(OP)} = 'd'")
-    merge = merge.when_matched_update(values, f"s.{name(OP)} <> '{KEEP}'" if has_versions else None)
-    merge = merge.when_not_matched_insert(values, is_upsert(f"s.{name(OP_IF_ABSENT if has_versions else OP)}"))
+    merge = merge.when_matched_delete(f"{held} = 'd'").when_matched_update(values, is_upsert(held))
+    merge = merge.when_not_matched_insert(values, is_upsert(absent))
     with one_commit(table):
         counts: Mapping[str, Any] = merge.execute()
     return counts

@@ -44,7 +44,10 @@ class KeyFold:
     last: int
     """Number of the last event that is no copy."""
     survivor: int | None
-    """Number of the event whose row is left; None where none of these events' is."""
+    """Number of the event whose row is left, or of the row that was deleted last where those are kept; None where it is none of these
+    events'."""
+    dies: bool
+    """Whether no row is left unless the target's own, where deleted rows are kept."""
     began: int
     """Number of the first event of the last transaction."""
     op: str
@@ -71,26 +74,39 @@ class _Version:
     """Of the event that wrote it."""
 
 
-def fold_versions(delivered: Sequence[KeyEvent]) -> KeyFold:
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What events leave, for one of the two states before them."""
+
+    row: int | None
+    """Number of the event whose row is left; 0: the row before them; None: no row."""
+    odd: int
+    """Number of events that no database would log so."""
+    deleted: int | None
+    """As ``row``, of the row that the last event deletes, if it is a delete."""
+
+
+def fold_versions(delivered: Sequence[KeyEvent], *, keeps_deleted: bool = False) -> KeyFold:
     """Return what the events of a key leave.
 
     :param delivered: at least one, in order, with redelivered copies behind their first delivery.
+    :param keeps_deleted: whether a key without a row has the values of the row that was deleted last.
     """
     events = [event for place, event in enumerate(delivered) if not place or event.position != delivered[place - 1].position]
     numbered, last = list(enumerate(events, 1)), events[-1]
     in_last = [(number, event) for number, event in numbered if event.transaction == last.transaction]
-    (held, odd_if_held), (absent, odd_if_absent) = (_left(numbered, held=is_held) for is_held in (True, False))
-    # If one event gave both answers, the less odd one wins: what no database does is no likely history.
-    later = (absent or -1, -odd_if_absent) > (held if held is not None else -1, -odd_if_held)
-    survivor = absent if held is None or (absent is not None and later) else held
+    held, absent = (_left(numbered, held=is_held) for is_held in (True, False))
+    dies = keeps_deleted and absent.row is None and not held.row
+    survivor = _later(held, absent, of_deleted=dies and last.op == "d")
     offsets = [event.offset for event in events if event.offset is not None]
     return KeyFold(
         last=last.event,
         survivor=events[survivor - 1].event if survivor else None,
+        dies=dies,
         began=in_last[0][1].event,
-        op=_operation(events, held),
-        op_if_absent=_operation(events, absent),
-        depends=_of_events(_left(in_last, held=True)[0]) != _of_events(_left(in_last, held=False)[0]),
+        op=_operation(events, held.row),
+        op_if_absent=_operation(events, absent.row),
+        depends=_of_events(_left(in_last, held=True).row) != _of_events(_left(in_last, held=False).row),
         copies=len(delivered) - len(events),
         first_offset=min(offsets, default=None),
         last_offset=max(offsets, default=None),
@@ -98,6 +114,17 @@ def fold_versions(delivered: Sequence[KeyEvent]) -> KeyFold:
         deletes=any(event.op == "d" for event in events),
         writes=any(event.op in ("c", "u") for event in events),
     )
+
+
+def _later(held: _Left, absent: _Left, *, of_deleted: bool) -> int | None:
+    """Return the number of the two answers that is from the later event.
+
+    If one event gave both, the less odd answer wins: what no database does is no likely history.
+    """
+    one, other = (each.deleted if of_deleted else each.row for each in (held, absent))
+    if one is None or other is None:
+        return other if one is None else one
+    return other if (other, -absent.odd) > (one, -held.odd) else one
 
 
 def _operation(events: Sequence[KeyEvent], number: int | None) -> str:
@@ -110,28 +137,29 @@ def _of_events(number: int | None) -> int | tuple[()] | None:
     return () if number == _TARGETS_OWN else number
 
 
-def _left(numbered: Sequence[tuple[int, KeyEvent]], *, held: bool) -> tuple[int | None, int]:
-    """Return the number of the event whose row is left, None where no row is; and how many events no database would log so."""
+def _left(numbered: Sequence[tuple[int, KeyEvent]], *, held: bool) -> _Left:
     versions = [_Version(None, _TARGETS_OWN)] if held else []
-    transaction: str | None = None
+    transaction, deleted = None, None
     odd = 0
     for number, event in numbered:
         goes_on = event.transaction == transaction
         changes_none = event.op in ("u", "d") and not versions
         odd += changes_none or (not goes_on and len(versions) > 1)
         # After a transaction at most one version lives: the newest.
-        versions = _after(event, number, versions if goes_on else versions[-1:])
-        transaction = event.transaction
-    return versions[-1].number if versions else None, odd + (len(versions) > 1)
+        before, transaction = versions if goes_on else versions[-1:], event.transaction
+        subject = _subject(event.before, before) if event.op in ("u", "d") else 0
+        deleted = before[subject].number if event.op == "d" and before else None
+        versions = _after(event, number, before, subject)
+    return _Left(versions[-1].number if versions else None, odd + (len(versions) > 1), deleted)
 
 
-def _after(event: KeyEvent, number: int, versions: Sequence[_Version]) -> list[_Version]:
+def _after(event: KeyEvent, number: int, versions: Sequence[_Version], subject: int) -> list[_Version]:
+    """Return the versions behind an event; ``subject``: place of the one that an update or delete is about."""
     written = _Version(event.after, number)
     if event.op == "c":
         return [*versions, written]
     if event.op == "r" or (event.op == "u" and not versions):
         return [written]
-    subject = _subject(event.before, versions)
     # An updated row keeps its place: of two rows under a key, the older is the first to arrive.
     instead = [written] if event.op == "u" else []
     return [*versions[:subject], *instead, *versions[subject + 1 :]]

@@ -17,6 +17,7 @@ from airflow_cdc.pipeline.apply.fold_changes import Folded, Latest
 from airflow_cdc.pipeline.apply.known_snapshots import SnapshotSearch
 from airflow_cdc.pipeline.apply.modes.by_key import ReadElsewhere, RowChanges, settle
 from airflow_cdc.pipeline.apply.native.bounds import most_touched_bytes, touched_bytes, why_for_tasks
+from airflow_cdc.pipeline.apply.native.flag_deleted import flag_deleted
 from airflow_cdc.pipeline.apply.native.fold import NativeChanges, NativeFold, changes_of, folding
 from airflow_cdc.pipeline.apply.native.for_spark import StagedFold, changes_for_spark, count_for_spark, stage_changes
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, voids_events
@@ -26,6 +27,7 @@ from airflow_cdc.pipeline.apply.native.merge import append_markers, merge_rows, 
 from airflow_cdc.pipeline.apply.native.table_values import Completed, complete
 from airflow_cdc.pipeline.apply.native.take_plain import LATE, WAYS, NoDoubts, Plain, is_marked, named_failure
 from airflow_cdc.pipeline.apply.settled import Ready
+from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.evidence.find_epochs import may_have_fallen
 from airflow_cdc.pipeline.evidence.find_snapshot import find_snapshots
@@ -108,11 +110,17 @@ def _for_delta_rs(plain: Plain, fold: NativeFold) -> NativeRowChanges:
     settled = _settled(plain, changes)
     if settled.late or may_have_fallen(run, decoder, changes.staged):
         raise HandedOver(LATE)
-    completed = complete(plain.table, run.table, changes.rows, keys=decoder.columns.keys)
+    completed = _completed(plain.table, run.table, changes.rows, decoder=decoder)
     marks = (_marks(plain.table, target, completed.rows) if target else OF_NEW_TABLE) if are_marked else None
     # Where Spark has staged the row changes, they are in memory here.
     run.after_effect("stage")
     return replace(settled, completed=completed, marks=marks)
+
+
+def _completed(table: Any, uri: str, changes: Any, *, decoder: Decoder) -> Completed:
+    if decoder.keeps_deleted:
+        return flag_deleted(table, uri, changes, keys=decoder.columns.keys)
+    return complete(table, uri, changes, keys=decoder.columns.keys)
 
 
 def _marks(table: Any, target: TargetTable, rows: Any) -> Marks:
@@ -173,8 +181,10 @@ class NativeRowChanges(RowChanges):
         report = replace(report, unavailable_unresolved=completed.unresolved)
         rows = rows_for(table, completed.rows, list(self.decoder.columns.types), microbatch=run.microbatch.number)
         if self.counted.staged.has_deletes:
+            # Of the changes, because a row that is kept stands for none of them.
+            changes = rows_for(table, self.changes, target.keys, microbatch=run.microbatch.number)
             with named_failure(run, "delta-rs could not append the delete markers"):
-                append_markers(run.state(delete_markers_uri), rows, target.keys)
+                append_markers(run.state(delete_markers_uri), changes, target.keys)
             run.after_effect("delete_markers")
         return Ready(report=report, merge=partial(self._merge, table, rows=rows, target=target, report=report))
 
@@ -182,7 +192,7 @@ class NativeRowChanges(RowChanges):
         if self.completed.of_version in (None, table.version()):
             return self.completed
         with self._unless_changed(target):
-            return complete(table, target.uri, self.changes, keys=target.keys)
+            return _completed(table, target.uri, self.changes, decoder=self.decoder)
 
     def _marks_for(self, table: Any, target: TargetTable, rows: Any) -> Marks | None:
         if self.marks is None or self.marks.of_version == table.version():

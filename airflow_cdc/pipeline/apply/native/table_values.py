@@ -51,7 +51,7 @@ def complete(table: Any, uri: str, changes: Any, *, keys: Sequence[str]) -> Comp
         asked = [str(column) for (column,) in found]
         try:
             if asked:
-                _make_view(connection, table, uri, columns=[*keys, *asked])
+                view_rows(connection, table, uri, columns=[*keys, *asked])
             rows = connection.sql(_statement(keys, asked)).to_arrow_table()
         except (duckdb.Error, OSError, UnreadableError) as error:
             raise HandedOver(f"the table's rows cannot be read from the driver: {first_line(error)}") from error
@@ -61,7 +61,7 @@ def complete(table: Any, uri: str, changes: Any, *, keys: Sequence[str]) -> Comp
     return Completed(rows, unresolved=int(unresolved), of_version=_NO_VERSION if table is None else int(table.version()))
 
 
-def _make_view(connection: Any, table: Any, uri: str, *, columns: Sequence[str]) -> None:
+def view_rows(connection: Any, table: Any, uri: str, *, columns: Sequence[str]) -> None:
     """Let the connection read columns of the table's rows, and our own that their values' positions come from, as ``cdc``."""
     if table is None or not table.file_uris():
         connection.execute("CREATE TEMP VIEW cdc AS SELECT * FROM changes WHERE false")

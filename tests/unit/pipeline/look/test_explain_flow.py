@@ -117,7 +117,7 @@ def test_spark_takes_what_the_plan_shows_to_be_its_own(lake: Lake) -> None:
     assert (plan.engine, plan.engine_reason) == ("spark", "truncates or broken lines")
     assert lake.explained(engine="spark").plans[0].engine_reason == "the flow's setting is spark"
     (plan,) = lake.explained(stored_as_scd_type=2).plans  # type: ignore[arg-type]
-    assert plan.engine_reason == "the table keeps neither current rows by key nor all events"
+    assert plan.engine_reason == "the table keeps row versions, or rows without a key"
 
 
 def test_a_table_that_is_to_be_created_takes_its_mode_from_the_settings(tmp_path: Path) -> None:

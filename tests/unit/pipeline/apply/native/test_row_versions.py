@@ -20,6 +20,7 @@ from airflow_cdc.model.columns import (
     POSITION,
     TRANSACTION,
     UNAVAILABLE,
+    VALUE_POSITIONS,
 )
 from airflow_cdc.model.operation import KEEP
 from airflow_cdc.model.position.lives import LANES
@@ -62,8 +63,9 @@ def a_history(chance: random.Random) -> list[KeyEvent]:
     return events
 
 
-def in_spark(spark: SparkSession, histories: Sequence[Sequence[KeyEvent]]) -> dict[int, dict[str, object]]:
+def in_spark(spark: SparkSession, histories: Sequence[Sequence[KeyEvent]], *, keeps_deleted: bool) -> dict[int, dict[str, object]]:
     """Return by key what Spark's fold leaves; ``v`` is the number of the event whose row it is."""
+    left_out = f"if({OP} = 'd', array('v'), NULL)" if keeps_deleted else "CAST(NULL AS ARRAY<STRING>)"
     place = f"position {POSITION_TYPE}, read INT, ordinal {ORDINAL_TYPE}"
     images = f"{BEFORE} ARRAY<STRING>, {AFTER} ARRAY<STRING>"
     schema = f"id INT, v INT, {OP} STRING, {TRANSACTION} STRING, {PARTITION} INT, {OFFSET} BIGINT, {images}, {ORDER} STRUCT<{place}>"
@@ -93,18 +95,21 @@ def in_spark(spark: SparkSession, histories: Sequence[Sequence[KeyEvent]]) -> di
         *(PARTITION, OFFSET, ORDER),
         *(f"{value} AS {name}" for name, value in hashed.items()),
         f"CAST(NULL AS TIMESTAMP) AS {COMMITTED_AT}",
-        *(f"CAST(NULL AS ARRAY<STRING>) AS {name}" for name in (UNAVAILABLE, ABSENT)),
+        f"{left_out} AS {UNAVAILABLE}",
+        f"CAST(NULL AS ARRAY<STRING>) AS {ABSENT}",
         f"CAST(NULL AS STRING) AS {OLD_KEY}",
     )
-    folded = fold_row_versions(events, ["id"], ["id", "v"]).selectExpr(
+    folded = fold_row_versions(events, ["id"], ["id", "v"], keeps_deleted=keeps_deleted).selectExpr(
         *("id", "v", OP, OP_IF_ABSENT, OFFSET, f"{REDELIVERED} AS copies", f"{REACH}.began.change AS began"),
         *(f"{REACH}.{name}" for name in ("depends", "first_offset", "last_offset", "spreads", "deletes", "writes")),
+        f"{UNAVAILABLE} = array('v') AS asks_target",
+        f"{VALUE_POSITIONS}[0].position.change AS value_from",
     )
     return {row["id"]: row.asDict() for row in folded.collect()}
 
 
-def in_python(key: int, events: Sequence[KeyEvent]) -> dict[str, object]:
-    fold = fold_versions(events)
+def in_python(key: int, events: Sequence[KeyEvent], *, keeps_deleted: bool) -> dict[str, object]:
+    fold = fold_versions(events, keeps_deleted=keeps_deleted)
     numbered = {event.event: event for event in reversed(events)}
     return {
         "id": key,
@@ -113,20 +118,26 @@ def in_python(key: int, events: Sequence[KeyEvent]) -> dict[str, object]:
         OP_IF_ABSENT: fold.op_if_absent,
         OFFSET: numbered[fold.last].offset,
         "began": fold.began,
+        "asks_target": True if fold.dies and fold.survivor is None else None,
+        "value_from": fold.survivor if fold.dies else None,
         **{name: getattr(fold, name) for name in ("copies", "depends", "first_offset", "last_offset", "spreads", "deletes", "writes")},
     }
 
 
-def test_python_folds_the_versions_of_random_histories_as_spark(spark: SparkSession) -> None:
+@pytest.mark.parametrize("keeps_deleted", [False, True])
+def test_python_folds_the_versions_of_random_histories_as_spark(keeps_deleted: bool, spark: SparkSession) -> None:
     chance = random.Random(17)
     histories = [a_history(chance) for _ in range(4_000)]
-    found = in_spark(spark, histories)
+    found = in_spark(spark, histories, keeps_deleted=keeps_deleted)
     assert len(found) == len(histories)
-    different = {key: (events, found[key]) for key, events in enumerate(histories) if found[key] != in_python(key, events)}
-    assert not different, next(iter(different.values()))
+    folded = {key: in_python(key, events, keeps_deleted=keeps_deleted) for key, events in enumerate(histories)}
+    different = {key: (events, found[key], folded[key]) for key, events in enumerate(histories) if found[key] != folded[key]}
+    assert not different, (len(different), next(iter(different.values())))
     outcomes = {(row[OP], row[OP_IF_ABSENT]) for row in found.values()}
-    assert {("d", "d"), ("c", "d"), (KEEP, "d"), ("u", "u"), ("d", "c")} <= outcomes
+    assert {("d", "d"), ("c", "d"), (KEEP, "d"), ("u", "u")} <= outcomes
     assert sum(bool(row["depends"]) for row in found.values()) > 100
+    assert (sum(bool(row["asks_target"]) for row in found.values()) > 100) == keeps_deleted
+    assert (sum(bool(row["value_from"]) for row in found.values()) > 100) == keeps_deleted
 
 
 def event(number: int, op: str, before: Image | None = None, after: Image | None = None, *, transaction: str = "1") -> KeyEvent:
