@@ -8,12 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
-from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.position.lives import life_of_lane
-from airflow_cdc.model.report.batch_report import BatchReport
 from tests.conftest import Apply
 from tests.properties.test_histories import TOPIC, differing
-from tests.properties.test_two_engines import assert_same_rows, same
+from tests.properties.test_two_engines import compare_flow
 from tests.support.connectors import DIALECTS
 from tests.support.events import write_records
 from tests.support.living_histories import LivingArchive
@@ -35,21 +33,13 @@ def land(archive: LivingArchive, folder: Path, *, parts: int) -> None:
             number += 1
 
 
-def apply_by(engine: Engine, apply: Apply, folder: Path) -> list[BatchReport]:
-    flow = CdcFlow(TOPIC, keys=("db", "id"), max_microbatch_bytes=1, engine=engine)
-    return list(apply(folder / "archive", folder / engine.value, flows={TOPIC: flow}).flows[0].batches)
-
-
 @pytest.mark.parametrize(("dialect", "histories"), [("sqlserver", 30), *(pytest.param(name, 300, marks=pytest.mark.deep) for name in DEEP)])
 def test_both_engines_give_the_same_behind_a_new_topic_and_a_log_that_went_back(
     dialect: str, histories: int, spark: SparkSession, apply: Apply, tmp_path: Path
 ) -> None:
     archive = LivingArchive(DIALECTS[dialect], TOPIC, 21, histories, happenings=HAPPENINGS)
     land(archive, tmp_path / "archive", parts=3)
-    by_spark, natively = (apply_by(engine, apply, tmp_path) for engine in (Engine.SPARK, Engine.NATIVE))
-    assert [same(batch) for batch in natively] == [same(batch) for batch in by_spark]
-    for place in (TOPIC, f"_cdc/flows/{TOPIC}/delete_markers"):
-        assert_same_rows(spark, tmp_path / "native", tmp_path / "spark", place)
+    natively = compare_flow(spark, apply, tmp_path, CdcFlow(TOPIC, keys=("db", "id"), max_microbatch_bytes=1))
     assert not differing(read_rows(spark, str(tmp_path / "native"), TOPIC, limit=10**6).rows, archive.rows)
     behind = [batch for batch in natively if any(life_of_lane(int(lane)) for lane in batch.reach.partitions)]
     reasons = [(batch.engine, batch.engine_reason) for batch in behind]

@@ -229,10 +229,18 @@ def compare(spark: SparkSession, apply: Apply, tmp_path: Path, **settings: Any) 
 
     :param settings: of the flow, see :func:`flow_by`.
     """
+    return compare_flow(spark, apply, tmp_path, flow_by(Engine.NATIVE, **settings))
+
+
+def compare_flow(spark: SparkSession, apply: Apply, tmp_path: Path, flow: CdcFlow) -> list[BatchReport]:
+    """As :func:`compare`, of any flow."""
     lakes = {engine: tmp_path / engine.value for engine in (Engine.SPARK, Engine.NATIVE)}
-    by_spark, natively = (apply_by(engine, apply, tmp_path / "archive", lake, **settings) for engine, lake in lakes.items())
+    by_spark, natively = (
+        list(apply(tmp_path / "archive", lake, flows={flow.topic: replace(flow, engine=engine)}).flows[0].batches)
+        for engine, lake in lakes.items()
+    )
     assert [same(batch) for batch in natively] == [same(batch) for batch in by_spark]
-    for place in (TOPIC, f"_cdc/flows/{TOPIC}/delete_markers"):
+    for place in (flow.topic, f"_cdc/flows/{flow.topic}/delete_markers"):
         if not (lakes[Engine.SPARK] / place).exists():
             assert not (lakes[Engine.NATIVE] / place).exists()
             continue

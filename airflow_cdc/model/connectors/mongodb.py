@@ -6,7 +6,15 @@ Sources: Debezium's reference, and its examples of events.
 from __future__ import annotations
 
 from airflow_cdc.model.columns import OFFSET, ORDINAL
-from airflow_cdc.model.connectors.connector import ENVELOPE_OF_A_DOCUMENT, NUMBER, Connector, Images, PositionRule, Values
+from airflow_cdc.model.connectors.connector import (
+    ENVELOPE_OF_A_DOCUMENT,
+    NUMBER,
+    Connector,
+    Images,
+    NativeRule,
+    PositionRule,
+    Values,
+)
 
 KEY = "_id"
 """The key column: the document's ``_id`` as extended JSON, as in the record's key."""
@@ -16,6 +24,12 @@ DOCUMENT = "document"
 _TIME = f"try_cast(source.ts_ms AS {NUMBER})"
 _ORD = f"try_cast(source.ord AS {NUMBER})"
 _PLACE = f"coalesce({OFFSET}, {ORDINAL}.offset, 0)"
+
+
+def _natively(member: str, kind: str) -> str:
+    """Return the SQL of a member of ``source`` as a number; only its plain form, because Spark's cast accepts others."""
+    return f"CASE WHEN regexp_full_match(source.{member}, '[0-9]{{1,18}}') THEN CAST(source.{member} AS {kind}) END"
+
 
 MONGODB = Connector(
     names=("mongodb",),
@@ -31,6 +45,12 @@ MONGODB = Connector(
         f" if(source.txnNumber IS NULL AND source.stxnid IS NULL, CAST(0 AS BIGINT), {_PLACE}))",
         # Positions are cluster time or the wall clock.
         goes_back=False,
+    ),
+    native=NativeRule(
+        commit=f"{_natively('ts_ms', 'HUGEINT')} * {2**32} + {_natively('ord', 'HUGEINT')}",
+        change="0",
+        serial=f"CASE WHEN source.tord IS NOT NULL THEN {_natively('tord', 'BIGINT')}"
+        f" WHEN source.txnNumber IS NULL AND source.stxnid IS NULL THEN 0 ELSE {OFFSET} END",
     ),
     # No identity: a key is free before another document takes it.
     images=Images(names_may_change=False),

@@ -11,6 +11,7 @@ from airflow_cdc.pipeline.read.respell import MARKS
 
 CONNECTORS = tuple(known for entry in entries() if entry.native for known in entry.names)
 """Connectors whose values are surveyed without Spark."""
+_DOCUMENTS = tuple(entry for entry in entries() if entry.native and entry.values.columns)
 _OPERATIONS = tuple(operation.value for operation in Operation)
 _OTHERS = sorted({member for entry in entries() for member in (*entry.values.members, entry.values.image, entry.values.key) if member})
 """Members of values that are not Debezium's row envelope."""
@@ -48,9 +49,10 @@ def row_events(read: RecordLines) -> str:
     """Return the query of the lines as a survey describes them (:data:`airflow_cdc.pipeline.survey.survey_natively.DESCRIBED`)."""
     tombstone = text(RecordKind.TOMBSTONE.value)
     others = " AND ".join(f"payload.{name(member)} IS NULL" for member in _OTHERS)
-    # An image or a key is an object; a list, a text and a number have no members.
+    # An image or a key is an object; a list, a text and a number have no members. A document is a text.
+    image_begins = f"""if({_has_columns()}, '"', '{{')"""
     is_plain = f"""{IS_OF_LAYOUT} AND {"true" if read.are_values else IS_PLACED}
-        AND (key_text IS NULL OR starts_with(key_text, '{{')) AND (image IS NULL OR starts_with(image::VARCHAR, '{{'))
+        AND (key_text IS NULL OR starts_with(key_text, '{{')) AND (image IS NULL OR starts_with(image::VARCHAR, {image_begins}))
         AND if(value IS NULL, NOT ({is_marked("key_text", "headers_text")}),
           payload.op IN ({texts(_OPERATIONS)}) AND payload.source.connector IN ({texts(CONNECTORS)}) AND {others}
           AND (NOT wrapped OR (json_type(value.schema) = 'OBJECT' AND value.payload IS NOT NULL)))"""
@@ -70,8 +72,18 @@ WITH lines AS (
 SELECT filename, is_odd, topic, partition, "offset", key, if(value IS NULL, {tombstone}, payload.op) AS kind,
   payload.source.connector AS connector, {named_table("payload.source.connector", parts)} AS "table",
   if(wrapped, CAST(value.schema AS VARCHAR), NULL) AS value_schema,
-  if(value IS NULL OR wrapped OR is_odd, NULL, json_keys(image)) AS value_names
+  CASE WHEN value IS NULL OR wrapped OR is_odd THEN NULL {_fixed_columns()} ELSE json_keys(image) END AS value_names
 FROM described"""
+
+
+def _has_columns() -> str:
+    """Return the condition that a value's connector gives all rows the same columns: a document's members are none."""
+    names = [known for entry in _DOCUMENTS for known in entry.names]
+    return f"coalesce(payload.source.connector IN ({texts(names)}), false)"
+
+
+def _fixed_columns() -> str:
+    return " ".join(f"WHEN payload.source.connector IN ({texts(entry.names)}) THEN [{texts(entry.values.columns)}]" for entry in _DOCUMENTS)
 
 
 def _bare() -> str:

@@ -17,6 +17,7 @@ from airflow_cdc.model.position.reach import UNKNOWN_PARTITION
 from airflow_cdc.pipeline.apply.native.left_out import HAS_BEFORE, LEFT_OUT, is_odd_placeholder, names_left_out
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.event_place import INITIAL
+from airflow_cdc.pipeline.decode.mongodb import KEY_MEMBER
 from airflow_cdc.pipeline.decode.source_columns import is_schema
 from airflow_cdc.pipeline.decode.types.connect_types import FIRST_DAY, LAST_DAY
 from airflow_cdc.pipeline.decode.types.native_readings import read_instant
@@ -34,7 +35,8 @@ def decode(decoder: Decoder, lines: RecordLines) -> str:
     """Return the statement that makes :data:`EVENTS`: one row per record of the topic, with ``problem`` where the engine cannot read it."""
     columns, keys = list(decoder.columns.types), decoder.columns.keys
     key = "key.payload" if _has_wrapped_keys(decoder) else "key"
-    leaves = {column: f"CAST({_leaf(column, keys, key)} AS VARCHAR)" for column in columns}
+    leaf_of = _leaf_of_document if decoder.dialect.documents else _leaf
+    leaves = {column: f"CAST({leaf_of(column, keys, key)} AS VARCHAR)" for column in columns}
     read = ", ".join(f"{leaf} AS {name(f'leaf {column}')}" for column, leaf in leaves.items())
     native = decoder.dialect.native
     assert native is not None
@@ -136,9 +138,14 @@ def _is_ours(decoder: Decoder, lines: RecordLines) -> str:
 
 def _members(decoder: Decoder) -> tuple[dict[str, str], dict[str, str]]:
     """Return the members of a record's value and of its key that are read, with their types."""
-    image, keys = struct(dict.fromkeys(decoder.columns.types, "JSON")), dict.fromkeys(decoder.columns.keys, "JSON")
+    if decoder.dialect.documents:
+        # Documents are texts.
+        before, image, keys = "JSON", "JSON", {KEY_MEMBER: "JSON"}
+    else:
+        keys = dict.fromkeys(decoder.columns.keys, "JSON")
+        before, image = struct(keys), struct(dict.fromkeys(decoder.columns.types, "JSON"))
     source = struct(dict.fromkeys(("connector", "ts_ms", "snapshot", *decoder.dialect.position.fields), "VARCHAR"))
-    value = {"op": "VARCHAR", "before": struct(keys), "after": image, "source": source}
+    value = {"op": "VARCHAR", "before": before, "after": image, "source": source}
     return _in_payload(decoder, value), {"payload": struct(keys)} if _has_wrapped_keys(decoder) else keys
 
 
@@ -176,6 +183,10 @@ def _leaf(column: str, keys: Sequence[str], of_key: str) -> str:
         return f"CASE WHEN payload.op <> 'd' THEN {after} END"
     in_key, before = f"{of_key}.{quoted}", f"payload.before.{quoted}"
     return f"CASE WHEN payload.op = 'd' THEN coalesce({in_key}, {before}) ELSE coalesce({after}, {in_key}) END"
+
+
+def _leaf_of_document(column: str, keys: Sequence[str], of_key: str) -> str:
+    return f"{of_key}.{name(KEY_MEMBER)}" if column in keys else "CASE WHEN payload.op <> 'd' THEN payload.after END"
 
 
 def _misfits(decoder: Decoder) -> str:

@@ -147,6 +147,7 @@ def _how(connection: Any, decoder: Decoder) -> Fold:
         has_reads=surveyed.reads > 0,
         reads_among_changes=surveyed.is_mixed,
         left_out=left_out,
+        are_documents=decoder.dialect.documents,
         keeps_deleted=decoder.keeps_deleted,
     )
 

@@ -63,6 +63,8 @@ class Fold:
     """Whether they and streamed events may meet."""
     left_out: Sequence[str] = ()
     """Columns whose values some events leave out."""
+    are_documents: bool = False
+    """Whether a key is free before another row takes it: the last event alone decides."""
     keeps_deleted: bool = False
     """Whether deleted rows stay, flagged, with their last values. Then no event leaves out a value."""
     has_versions: bool = False
@@ -159,7 +161,7 @@ def _of_several(key: str, how: Fold) -> str:
   SELECT *, coalesce(before_position = {POSITION}, false) AS is_copy,
     NOT coalesce(before_position = {POSITION}, false) AND NOT coalesce(that_position = before_position, false)
       AND before_partition = {PARTITION} AND before_offset > {how.start} AS in_conflict,
-    {OP} = 'd' AND coalesce({created} OR {behind_more}, false) AS removes_another,
+    {"false" if how.are_documents else f"{OP} = 'd' AND coalesce({created} OR {behind_more}, false)"} AS removes_another,
     ({PARTITION} - before_partition) % {LANES} <> 0 AS spreads{link}
   FROM near
 ), last_of_several AS (

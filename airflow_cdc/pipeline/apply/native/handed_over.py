@@ -110,6 +110,7 @@ def why_not_decoded(decoder: Decoder, target: TargetTable | None) -> str | None:
     against = {
         "files of values whose names give no partition and offset": are_values(shapes) and nameless,
         "columns of the key that are not known": not columns.keys,
+        "documents, in a table that flags deletes": decoder.dialect.documents and decoder.keeps_deleted,
         "records of a foreign shape": decoder.foreign.condition() is not None,
         "columns whose type or name changes": changing or columns.key_is_single,
         "columns that are missing in some events": sometimes_absent(columns, shapes) or set(columns.types) != held,

@@ -1,0 +1,108 @@
+"""MongoDB's documents: the native engine takes whole ones, and gives the same as Spark; what patches change is Spark's."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.engine import MIXED
+from tests.conftest import Apply
+from tests.properties.test_two_engines import LATE, compare_flow
+from tests.support.events import Record, mongodb, numbered, tombstone, write_records
+from tests.support.tables import read_rows
+
+pytest.importorskip("duckdb")
+
+TOPIC = "mg.shop.orders"
+TEXTS = ("", "plain", 'a "quoted" \\ one', "naïve ☃", "two\nlines", "null", "{}", '{"$oid": "5"}')
+
+
+class Collection:
+    """Documents that change at random, some of them in transactions."""
+
+    def __init__(self, seed: int) -> None:
+        self._pick = random.Random(seed)
+        self._second = 0
+        self.documents: dict[str, str] = {}
+        """As they are now, by key."""
+
+    def snapshot(self, count: int) -> list[Record]:
+        """Return the reads of new documents."""
+        keys = [json.dumps(f"k{number}") if number % 2 else json.dumps({"$oid": f"{number:024x}"}) for number in range(count)]
+        self.documents.update({key: self._document(key) for key in keys})
+        return [mongodb("r", key, second=0, offset=None, after=text) for key, text in self.documents.items()]
+
+    def changes(self, count: int, *, patches: bool = False) -> list[Record]:
+        """Return the events of transactions; some come twice, one behind the other.
+
+        :param patches: whether an update may carry only what changed.
+        """
+        records: list[Record] = []
+        while len(records) < count:
+            number = self._pick.choice([None, self._pick.randrange(1, 1_000)])
+            self._second += 1
+            # What stands alone has a tick of its own.
+            made = [self._event(tick, number, patches=patches) for tick in range(1 if number is None else self._pick.randint(1, 4))]
+            records += [record for each in made for record in each for _ in range(self._pick.choice([1, 1, 1, 1, 2]))]
+        return records
+
+    def _event(self, tick: int, number: int | None, *, patches: bool) -> Iterator[Record]:
+        key = self._pick.choice([*self.documents, json.dumps(f"new {self._pick.randrange(30)}")])
+        op = self._pick.choice("uuud") if key in self.documents else "c"
+        before = self.documents.pop(key, None)
+        place = {"second": self._second, "ord_": 1 if number is not None else tick + 1, "offset": None}
+        if op == "d":
+            yield mongodb("d", key, transaction=number, before=self._pick.choice([None, before]), **place)
+            if self._pick.random() < 0.7:
+                yield tombstone({"id": key}, topic=TOPIC)
+            return
+        self.documents[key] = self._document(key)
+        is_patch = patches and op == "u" and self._pick.random() < 0.5
+        if is_patch:
+            self.documents[key] = json.dumps({**json.loads(before or "{}"), "n": tick})
+        updated = json.dumps({"n": tick}) if op == "u" else None
+        yield mongodb(op, key, transaction=number, after=None if is_patch else self.documents[key], updated=updated, **place)
+
+    def _document(self, key: str) -> str:
+        values = {"_id": json.loads(key), "n": self._pick.randrange(-(2**60), 2**60), "text": self._pick.choice(TEXTS)}
+        more = {f"member {self._pick.randrange(5)}": [1.5, None, {"a": True}]}
+        return json.dumps({**values, **more}, ensure_ascii=self._pick.random() < 0.5)
+
+
+FLOW = CdcFlow(TOPIC, max_microbatch_bytes=1)
+
+
+def documents(spark: SparkSession, folder: Path) -> dict[str, object]:
+    return {row["_id"]: json.loads(row["document"]) for row in read_rows(spark, str(folder / "native"), TOPIC).rows}
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(2, 6))])
+def test_both_engines_give_the_same_of_whole_documents(seed: int, spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
+    source = Collection(seed)
+    records = [source.snapshot(30), source.changes(150), source.changes(150)]
+    archived = numbered([record for part in records for record in part])
+    first = len(records[0])
+    for number, part in enumerate((archived[:first], archived[first : first + len(records[1])], archived[first + len(records[1]) :])):
+        write_records(tmp_path / "archive" / f"{number}.jsonl", part)
+    batches = compare_flow(spark, apply, tmp_path, FLOW)
+    assert [(batch.engine, batch.engine_reason) for batch in batches] == [("native", "")] * 3
+    assert documents(spark, tmp_path) == {key: json.loads(text) for key, text in source.documents.items()}
+
+
+def test_patches_are_left_to_spark_and_late_documents_are_merged_by_it(spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
+    source = Collection(7)
+    first, second = numbered(source.snapshot(20)), source.changes(60, patches=True)
+    behind = numbered(second, first=len(first))
+    later = numbered(source.changes(60), first=len(first) + len(second))
+    for number, part in enumerate((first, behind, later[::2], later[1::2])):
+        write_records(tmp_path / "archive" / f"{number}.jsonl", part)
+    batches = compare_flow(spark, apply, tmp_path, FLOW)
+    found = [(batch.engine, batch.engine_reason) for batch in batches]
+    assert found == [("native", ""), ("spark", "an event without a row"), ("native", ""), (MIXED, LATE)]
+    assert documents(spark, tmp_path) == {key: json.loads(text) for key, text in source.documents.items()}
