@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.columns import DELETED, DELETED_AT, DEPENDS, OP
 from airflow_cdc.model.flow.cdc_flow import OnDelete
 from airflow_cdc.model.report.batch_report import BatchReport
-from airflow_cdc.pipeline.apply.native import fold_handed_on
+from airflow_cdc.pipeline.apply.native import fold_undecided
 from airflow_cdc.pipeline.target import alter_table
 from tests.conftest import Apply
 from tests.properties.test_two_engines import DIALECTS, LATE, PAIRED, RECORDS, TOPIC, compare
@@ -137,9 +137,9 @@ def test_both_engines_give_the_same_where_deleted_rows_stay_deep(
 
 
 def test_many_keys_handed_on_are_left_to_spark(spark: SparkSession, apply: Apply, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fold_handed_on, "MOST_EVENTS", 3)
+    monkeypatch.setattr(fold_undecided, "MOST_EVENTS", 3)
     source = HandedOn(DIALECTS["db2"], 3, images=WHOLE, topic=TOPIC)
     archive_of(source, tmp_path / "archive", files=1, transactions=30)
     batches = compare(spark, apply, tmp_path)
     assert [batch.engine for batch in batches] == ["native", "spark"]
-    assert batches[1].engine_reason.endswith("events of keys that are handed on")
+    assert batches[1].engine_reason.endswith("events of keys whose last event alone does not decide the row")

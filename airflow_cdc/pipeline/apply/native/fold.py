@@ -14,8 +14,8 @@ from airflow_cdc.model.operation import ROW_OPERATIONS
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.model.position.reach import Reach
 from airflow_cdc.pipeline.apply.native.decode_sql import EVENTS, count_kinds, decode, read_images
-from airflow_cdc.pipeline.apply.native.fold_handed_on import CHOSEN, choose_events, fold_chosen
 from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, Fold, count_changes, find_reads, fold, look_beside, row_changes
+from airflow_cdc.pipeline.apply.native.fold_undecided import CHOSEN, choose_events, fold_chosen
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, are_values
 from airflow_cdc.pipeline.apply.native.left_out import find_left_out
 from airflow_cdc.pipeline.decode.decode_events import Decoder

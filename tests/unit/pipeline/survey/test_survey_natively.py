@@ -18,7 +18,7 @@ from airflow_cdc.pipeline.native.record_lines import fetch
 from airflow_cdc.pipeline.survey import survey_natively as survey
 from airflow_cdc.pipeline.survey.survey_files import survey_files
 from airflow_cdc.pipeline.survey.survey_natively import survey_natively
-from tests.support.events import Record, db2, mariadb, oracle, postgresql, record, sqlserver, tombstone, write_records
+from tests.support.events import Record, db2, mariadb, mongodb, oracle, postgresql, record, sqlserver, tombstone, write_records
 
 pytest.importorskip("duckdb")
 
@@ -78,6 +78,24 @@ PLACES: dict[Callable[..., Record], dict[str, Any]] = {
     mariadb: {"position": 5, "gtid": "0-1-1"},
     db2: {"commit": 5, "change": 6},
 }
+
+
+def test_documents_need_no_spark(tmp_path: Path, spark: SparkSession) -> None:
+    """Their members are no columns."""
+    text = '{"_id": {"$oid": "5"}, "naïve ☃": "a \\"b\\""}'
+    made = [
+        *(mongodb(op, '"k"', second=place, offset=place, after=text) for place, op in enumerate("rcu")),
+        mongodb("u", '"k"', second=3, offset=3, updated='{"n": 1}'),
+        mongodb("d", '"k"', second=4, offset=4, before=text),
+        mongodb("d", '"k"', second=5, offset=5),
+        {**tombstone({"id": '"k"'}, topic="mg.shop.orders"), "offset": 6},
+    ]
+    write_records(tmp_path / "documents.jsonl", made)
+    assert assert_alike(spark, tmp_path) == []
+    image = {**mongodb("c", '"k"', second=6, offset=7), "topic": "mg.shop.orders"}
+    image["value"] = {**image["value"], "after": {"_id": 5}}
+    write_records(tmp_path / "no text.jsonl", [image])
+    assert [file.path for file in assert_alike(spark, tmp_path)] == ["no text.jsonl"]
 
 
 def test_plain_events_of_every_relational_connector_need_no_spark(tmp_path: Path, spark: SparkSession) -> None:

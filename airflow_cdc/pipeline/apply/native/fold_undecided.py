@@ -1,7 +1,7 @@
-"""Keys that are handed on from row to row: their last event alone does not decide the row, and their row versions are folded one by one.
+"""Keys whose last event alone does not decide the row: handed on from row to row, or deleted where deleted rows keep their last values.
 
-Such keys are few: their events' images are read in a second pass over the files, and folded in Python. The result is that of
-:func:`airflow_cdc.pipeline.apply.fold_changes.resolve_hazards`.
+Such keys are few: their events' images are read in a second pass over the files, and their row versions folded in Python. The result is
+that of :func:`airflow_cdc.pipeline.apply.fold_changes.resolve_hazards`.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ WITH {tables} SELECT event, {how.key}, {OP} AS op, {POSITION} AS position, {TRAN
 FROM ordered ORDER BY {how.key}, {how.in_order}"""
     ((count,),) = connection.execute(f"WITH {tables} SELECT count(*) FROM ordered").fetchall()
     if count > MOST_EVENTS:
-        raise HandedOver(f"{count:,} events of keys that are handed on")
+        raise HandedOver(f"{count:,} events of keys whose last event alone does not decide the row")
     events = rows_by_name(connection.execute(query))
     if any(event["leaves_out"] for event in events):
-        raise HandedOver("an unavailable value of a key that is handed on")
+        raise HandedOver("an unavailable value of a key whose last event alone does not decide the row")
     _create(connection, CHOSEN, {"event": [event["event"] for event in events]}, {"event": pa.int64()})
     return [list(group) for _, group in groupby(events, key=itemgetter(*(f"column {key}" for key in how.keys)))]
 
