@@ -44,6 +44,8 @@ def apply_once(run: MicrobatchRun, apply: Callable[[MicrobatchRun, TargetTable |
             f" ({type(error).__name__}).",
             next_step="Nothing is lost; run again. To keep runs apart give the flow a pool of one slot.",
         ) from error
+    if target and not (report.columns_added or report.columns_widened or report.columns_renamed or report.columns_filled):
+        run.keeps_columns(target.columns)
     return stages.in_report(report)
 
 

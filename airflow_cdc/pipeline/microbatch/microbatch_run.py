@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -69,6 +69,8 @@ class MicrobatchRun:
     """Whether nothing may be written: the report then counts what would happen to the rows."""
     note: Callable[[str], None] = lambda line: None
     """Receives lines about the run's progress."""
+    keeps_columns: Callable[[Mapping[str, str]], None] = lambda columns: None
+    """Receives the target's columns (Spark SQL types by name), where the microbatch leaves them as they are."""
     engine_reason: str = ""
     """Why the native engine did not take the microbatch, where the flow allows it."""
     seen_through: int | None = None

@@ -169,9 +169,14 @@ class FlowRun:
         for survey in self.archive.pending_surveys(checkpoint, self.ledger):
             yield from pending_in(survey, self.flow.topic, *plan)
 
+    @cached_property
+    def _kept_columns(self) -> dict[str, str]:
+        """The table's columns, if the last microbatch left them as they were."""
+        return {}
+
     def _columns(self) -> dict[str, str]:
         try:
-            return columns_of(self.run.spark, spark_uri(self.table))
+            return self._kept_columns or columns_of(self.run.spark, spark_uri(self.table))
         except SPARK_ERRORS:
             # Used for lineage only: a failure here must not make merged work look failed.
             return {}
@@ -309,6 +314,7 @@ class FlowRun:
     def _apply(self, microbatch: Microbatch, lease: Lease, *, is_retry: bool) -> BatchReport:
         after_effect = lease.guarding(partial(self._after, microbatch))
         after_effect("intent")
+        self._kept_columns.clear()
         session = late_session_for_batch(self.run.spark, batch_bytes=microbatch.text_size)
         application = f"{self.flow.name}:{self.state.incarnation()}"
         checkpoint = self.state.checkpoint()
@@ -325,6 +331,7 @@ class FlowRun:
             facts=self.facts,
             seen_through=self._check.seen_through,
             note=self.run.progress,
+            keeps_columns=self._kept_columns.update,
         )
         try:
             report = apply_microbatch(attempt)
