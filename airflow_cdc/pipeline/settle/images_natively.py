@@ -20,12 +20,16 @@ from airflow_cdc.pipeline.decode.types.seen_values import SeenValues
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, rows_by_name, with_line_like
 from airflow_cdc.pipeline.native.duckdb_sql import name, struct, text
 from airflow_cdc.pipeline.native.fetched_files import is_fetched
+from airflow_cdc.pipeline.native.free_memory import free_memory
 from airflow_cdc.pipeline.native.record_lines import IS_OF_LAYOUT, RecordLines, UnpairedError, fetch
 from airflow_cdc.pipeline.settle.images import Images
-from airflow_cdc.pipeline.survey.survey_natively import is_of_lines, with_lenient
+from airflow_cdc.pipeline.spark.storage import is_local
+from airflow_cdc.pipeline.survey.survey_natively import MOST_TEXT_BYTES, is_of_lines, with_lenient
 
-MOST_TEXT_BYTES = 256 * 1024**2
-"""Text that one process looks at; more is spread over Spark's executors."""
+_FREE_IF_UNKNOWN = 1024**3
+_OF_FREE = 4
+"""Of the memory that is free, what is fetched of a store's files takes one part in so many at most."""
+_THREADED_FROM_BYTES = 32 * 1024**2
 _MOST_WHOLE = 2**63 - 1
 _DIGITS = 17
 _LONG = "|".join(f"[0-9]{{{left},}}[.][0-9]{{{_DIGITS + 1 - left},}}" for left in range(1, _DIGITS + 1))
@@ -56,6 +60,7 @@ _STATEMENTS = {
 _KIND = """CASE WHEN leaf IN ('true', 'false') THEN 'boolean' WHEN leaf[1] = '"' THEN 'text'
     WHEN regexp_full_match(leaf, '-?[0-9]{1,38}') THEN 'whole' WHEN regexp_full_match(leaf, '-?[0-9]+[.][0-9]+') THEN 'fraction'
     ELSE 'other' END"""
+_KINDS = ("boolean", "text", "whole", "fraction", "other")
 _WHOLE = f"""CASE WHEN kind = 'whole' OR (kind = 'fraction' AND regexp_full_match(leaf, '.*[.]0+'))
     THEN coalesce(TRY_CAST(split_part(leaf, '.', 1) AS BIGINT), {_MOST_WHOLE}) END"""
 
@@ -67,6 +72,7 @@ def may_look_natively(microbatch: Microbatch) -> bool:
         and not microbatch.parts
         and microbatch.text_size <= MOST_TEXT_BYTES
         and is_fetched(microbatch.archive)
+        and (is_local(microbatch.archive) or microbatch.size <= (free_memory() or _FREE_IF_UNKNOWN) // _OF_FREE)
         and all(map(is_of_lines, microbatch.files))
         and len({shape.layout for shape in microbatch.shapes}) == 1
         and len({file.keys_path is None for file in microbatch.files}) == 1
@@ -109,7 +115,7 @@ class NativeImages:
             files = fetch(self.microbatch.archive, self.microbatch.files)
             are_values = self.microbatch.shapes[0].layout is RecordLayout.VALUE
             lines = RecordLines(files, self.microbatch.files, are_values=are_values)
-            with connect_duckdb() as connection:
+            with connect_duckdb(threads=4 if self.microbatch.text_size >= _THREADED_FROM_BYTES else 1) as connection:
                 connection.register_filesystem(files)
                 if with_lenient(connection, files.uris):
                     return None
@@ -129,6 +135,7 @@ class NativeImages:
         leaves = ", ".join(
             f"{{'name': {text(column)}, 'leaf': CAST({each}.{name(column)} AS VARCHAR)}}" for each in images for column in self.columns
         )
+        kinds = ", ".join(f"CASE WHEN bool_or(kind = {text(kind)}) THEN {text(kind)} END" for kind in _KINDS)
         flags = ", ".join(f"coalesce(bool_or({condition}), false) AS {flag}" for flag, condition in _STATEMENTS.items())
         nearly = f"length(text) <= {_SHORT} AND regexp_matches(text, '^{_NOT_MINIMAL}') AND regexp_full_match(text, '[A-Za-z0-9+/=\\s]*')"
         return f"""
@@ -139,7 +146,8 @@ WITH members AS (
 ), observed AS (
   SELECT *, {_WHOLE} AS whole, CASE WHEN kind = 'text' THEN {text_of("leaf")} END AS text FROM kinds
 )
-SELECT name, list_distinct(list(kind)) AS kinds, coalesce(bool_or(kind = 'whole' AND TRY_CAST(leaf AS BIGINT) IS NULL), false) AS is_beyond,
+SELECT name, list_filter([{kinds}], lambda each: each IS NOT NULL) AS kinds,
+  coalesce(bool_or(kind = 'whole' AND TRY_CAST(leaf AS BIGINT) IS NULL), false) AS is_beyond,
   coalesce(max(abs(CAST(whole AS HUGEINT))), 0) AS greatest, count(*) AS count, coalesce(min(whole), 0) AS least,
   coalesce(max(whole), 0) AS most, coalesce(max(length(text)), 0) AS longest,
   [min({_SHOWN}), any_value({_SHOWN}), max({_SHOWN})] AS examples, {flags},

@@ -90,7 +90,7 @@ def natively(folder: Path, images: Sequence[str], columns: Sequence[str]) -> Nat
 
 def images_of(folder: Path, file: ArchivedFile, layout: RecordLayout, columns: Sequence[str]) -> NativeImages:
     shapes = [SimpleNamespace(layout=layout)]
-    microbatch = cast("Microbatch", SimpleNamespace(archive=str(folder), files=[file], shapes=shapes))
+    microbatch = cast("Microbatch", SimpleNamespace(text_size=0, archive=str(folder), files=[file], shapes=shapes))
     return NativeImages(microbatch, TOPIC, ["after"], columns, cast("Any", Spark()))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 from pyspark.sql import SparkSession
@@ -79,7 +80,7 @@ def in_spark(spark: SparkSession, histories: Sequence[Sequence[KeyEvent]], *, ke
             event.offset,
             event.before,
             event.after,
-            (event.position, int(event.op == "r"), (place, 0, 0)),
+            ((*map(Decimal, event.position[:2]), event.position[2]), int(event.op == "r"), (place, 0, 0)),
         )
         for key, events in enumerate(histories)
         for place, event in enumerate(events)
