@@ -12,11 +12,14 @@ from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.operation import ROW_OPERATIONS
 from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.model.position.lives import needs_lines
+from airflow_cdc.model.position.position import Position
+from airflow_cdc.model.position.reach import Reach
+from airflow_cdc.model.position.snapshot import Snapshot
 from airflow_cdc.pipeline.decode.absent_columns import sometimes_absent
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.source_columns import is_schema, is_single
 from airflow_cdc.pipeline.evidence.find_snapshot import may_replace
-from airflow_cdc.pipeline.microbatch.count_events import count_surveyed
+from airflow_cdc.pipeline.microbatch.count_events import Staged, count_surveyed
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.native.fetched_files import is_fetched
 from airflow_cdc.pipeline.native.record_lines import is_paired_natively
@@ -69,7 +72,7 @@ def why_not_merged(run: MicrobatchRun) -> str | None:
     checkpoint = run.checkpoint
     unreached = why_not_reached(run.table) or why_not_reached(run.state(delete_markers_uri))
     against = {
-        "an earlier truncate or snapshot still voids events": voids_events(run),
+        "a snapshot that is not complete yet may void events": _awaits_snapshot(run),
         "an earlier microbatch awaits the delete of a moved row": checkpoint.unpaired_moves,
         "the table is on another store than the lake": not (run.may_read_log or is_local(run.table)),
         f"{unreached}": unreached,
@@ -77,11 +80,28 @@ def why_not_merged(run: MicrobatchRun) -> str | None:
     return next((reason for reason, is_so in against.items() if is_so), None)
 
 
-def voids_events(run: MicrobatchRun) -> bool:
-    """Return whether a truncate or a snapshot of an earlier microbatch may void events of this one."""
+def voids_events(run: MicrobatchRun, staged: Staged | None = None) -> bool:
+    """Return whether a truncate or a snapshot of an earlier microbatch may void events of this one.
+
+    :param staged: counts of its streamed events, which have no reads among them; None where they are not known.
+    """
     checkpoint = run.checkpoint
-    awaited = any(may_replace(each, run.flow.on_snapshot) for each in checkpoint.known_snapshots.values())
-    return bool(checkpoint.truncated_through or checkpoint.replaced_by or awaited)
+    shield = checkpoint.replaced_by
+    cuts = [*checkpoint.truncated_through.values(), *([shield.cut or shield.position] if shield else [])]
+    return _awaits_snapshot(run) or (bool(cuts) and (staged is None or not _is_behind(staged.reach, max(cuts), shield)))
+
+
+def _awaits_snapshot(run: MicrobatchRun) -> bool:
+    return any(may_replace(each, run.flow.on_snapshot) for each in run.checkpoint.known_snapshots.values())
+
+
+def _is_behind(reach: Reach, cut: Position, shield: Snapshot | None) -> bool:
+    """Return whether no streamed event stands before a cut, or before a snapshot that replaced rows
+    (:func:`airflow_cdc.pipeline.decode.stands_before.stands_before`).
+    """
+    begins = shield.begins if shield else {}
+    in_order = all(begins.get(lane, offset) <= offset for lane, offset in reach.offset_from.items())
+    return in_order and all(first > cut for first in reach.streamed_from.values())
 
 
 def why_not_surveyed(shapes: Sequence[TopicShape], dialect: Connector) -> str | None:

@@ -12,7 +12,7 @@ from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged, fit_table
 from airflow_cdc.pipeline.apply.known_snapshots import SnapshotSearch
 from airflow_cdc.pipeline.apply.native.all_events import NativeEvents, read_all_events
-from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
+from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, voids_events
 from airflow_cdc.pipeline.apply.native.merge import append_rows, events_for
 from airflow_cdc.pipeline.apply.native.take_plain import LATE, WAYS, NoDoubts, Plain, named_failure
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
@@ -39,6 +39,8 @@ def settle_events(plain: Plain) -> NativeAppend:
     tables = PhysicalTables(run.flow, decoder.columns.keys, run.tables)
     if tables.are_several:
         raise HandedOver("events of several tables")
+    if voids_events(run):
+        raise HandedOver("an earlier truncate or snapshot may void some events")
     if surveyed.is_mixed:
         raise HandedOver("snapshot reads among changes")
     events = read_all_events(decoder, run.microbatch.archive, threads=plain.threads)

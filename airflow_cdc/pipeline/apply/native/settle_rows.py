@@ -110,6 +110,8 @@ def _for_delta_rs(plain: Plain, fold: NativeFold) -> NativeRowChanges:
     settled = _settled(plain, changes)
     if settled.late or may_have_fallen(run, decoder, changes.staged):
         raise HandedOver(LATE)
+    if voids_events(run, None if settled.counted.surveyed.reads else changes.staged):
+        raise HandedOver("an earlier truncate or snapshot may void some events")
     completed = _completed(plain.table, run.table, changes.rows, decoder=decoder)
     marks = (_marks(plain.table, target, completed.rows) if target else OF_NEW_TABLE) if are_marked else None
     # Where Spark has staged the row changes, they are in memory here.
