@@ -102,7 +102,7 @@ def test_keys_handed_on_are_folded_natively_and_merged_by_spark(spark: SparkSess
 
 @pytest.mark.parametrize(
     ("dialect", "images", "vectors_from"),
-    [("postgresql", KEYS, None), *(pytest.param(name, WHOLE, 0, marks=pytest.mark.deep) for name in DIALECTS)],
+    [("oracle", WHOLE, None), *(pytest.param(name, WHOLE, 0, marks=pytest.mark.deep) for name in DIALECTS)],
 )
 def test_both_engines_give_the_same_where_deleted_rows_stay(
     dialect: str,
