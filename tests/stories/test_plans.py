@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from airflow_cdc.model.flow.engine import Engine
 from tests.conftest import Apply
 from tests.support.events import numbered, postgresql, sqlserver, write_records
 
@@ -63,7 +64,7 @@ def test_a_line_is_not_parsed_once_more_by_what_asks_for_its_members(apply: Appl
     changed = [sqlserver("r", commit=1, after={"id": 1, "v": "a"}), sqlserver("u", commit=2, serial=2, after={"id": 1, "v": "b"})]
     of_each = [*numbered(changed), *numbered([read, *taken_over])]
     write_records(tmp_path / "archive" / "1.jsonl", of_each)
-    report = apply(tmp_path / "archive", tmp_path / "lake")
+    report = apply(tmp_path / "archive", tmp_path / "lake", engine=Engine.SPARK)
     assert [flow.rows.inserted for flow in report.flows] == [1, 1]
 
     plans = [run.physicalPlanDescription() for number, run in _executions(spark).items() if number not in earlier]

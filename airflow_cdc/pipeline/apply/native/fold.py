@@ -162,8 +162,8 @@ def _fold(connection: Any, decoder: Decoder, archive: str) -> tuple[Fold, list[d
     if not any(lane["hazards"] for lane in lanes):
         return how, lanes
     events = choose_events(connection, how)
-    images = _read_lines(connection, decoder, archive, lambda lines: read_images(decoder, lines, CHOSEN))
-    fold_chosen(connection, how, events, images)
+    images = _read_lines(connection, decoder, archive, statement=lambda lines: read_images(decoder, lines, CHOSEN))
+    fold_chosen(connection, how, events, images=images)
     return replace(how, has_versions=True), rows_by_name(connection.execute(count_changes()))
 
 
@@ -205,11 +205,11 @@ def make_events(connection: Any, decoder: Decoder, archive: str) -> None:
     :raises HandedOver: for a line that is not plain, a value that may not fit, records that the survey did not count, and a file that
         cannot be read from here.
     """
-    _read_lines(connection, decoder, archive, lambda lines: decode(decoder, lines))
+    _read_lines(connection, decoder, archive, statement=lambda lines: decode(decoder, lines))
     _check_kinds(decoder, connection.execute(count_kinds()).fetchall())
 
 
-def _read_lines(connection: Any, decoder: Decoder, archive: str, statement: Callable[[RecordLines], str]) -> list[dict[str, Any]]:
+def _read_lines(connection: Any, decoder: Decoder, archive: str, *, statement: Callable[[RecordLines], str]) -> list[dict[str, Any]]:
     """Execute a statement over the files, whose bytes are let go at its end, and return its rows.
 
     :raises HandedOver: for a line that is not plain, and a file that cannot be read from here.

@@ -61,11 +61,11 @@ FROM ordered ORDER BY {how.key}, {how.in_order}"""
     events = rows_by_name(connection.execute(query))
     if any(event["leaves_out"] for event in events):
         raise HandedOver("an unavailable value of a key whose last event alone does not decide the row")
-    _create(connection, CHOSEN, {"event": [event["event"] for event in events]}, {"event": pa.int64()})
+    _create(connection, CHOSEN, {"event": [event["event"] for event in events]}, kinds={"event": pa.int64()})
     return [list(group) for _, group in groupby(events, key=itemgetter(*(f"column {key}" for key in how.keys)))]
 
 
-def fold_chosen(connection: Any, how: Fold, events: Sequence[Sequence[Mapping[str, Any]]], images: Sequence[Mapping[str, Any]]) -> None:
+def fold_chosen(connection: Any, how: Fold, events: Sequence[Sequence[Mapping[str, Any]]], *, images: Sequence[Mapping[str, Any]]) -> None:
     """Give each such key in :data:`CHANGES` the row that its events leave, and all rows
     :data:`~airflow_cdc.pipeline.apply.native.fold_sql.OF_VERSIONS`.
 
@@ -133,10 +133,10 @@ def _create_folds(connection: Any, folds: Sequence[KeyFold]) -> None:
     kinds = {name: pa.int64() for name in ("last", "survivor", "began", "copies", "first_offset", "last_offset")}
     kinds |= {name: pa.bool_() for name in ("spreads", "deletes", "writes", "depends", "dies")}
     kinds |= {name: pa.string() for name in ("op", "op_if_absent")}
-    _create(connection, _FOLDS, {name: [getattr(fold, name) for fold in folds] for name in kinds}, kinds)
+    _create(connection, _FOLDS, {name: [getattr(fold, name) for fold in folds] for name in kinds}, kinds=kinds)
 
 
-def _create(connection: Any, table: str, columns: Mapping[str, Sequence[Any]], kinds: Mapping[str, Any]) -> None:
+def _create(connection: Any, table: str, columns: Mapping[str, Sequence[Any]], *, kinds: Mapping[str, Any]) -> None:
     """Create a temporary table; ``kinds``: Arrow types by column."""
     import pyarrow as pa
 

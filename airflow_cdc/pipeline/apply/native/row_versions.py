@@ -149,11 +149,11 @@ def _left(numbered: Sequence[tuple[int, KeyEvent]], *, held: bool) -> _Left:
         before, transaction = versions if goes_on else versions[-1:], event.transaction
         subject = _subject(event.before, before) if event.op in ("u", "d") else 0
         deleted = before[subject].number if event.op == "d" and before else None
-        versions = _after(event, number, before, subject)
+        versions = _after(event, number, before, subject=subject)
     return _Left(versions[-1].number if versions else None, odd + (len(versions) > 1), deleted)
 
 
-def _after(event: KeyEvent, number: int, versions: Sequence[_Version], subject: int) -> list[_Version]:
+def _after(event: KeyEvent, number: int, versions: Sequence[_Version], *, subject: int) -> list[_Version]:
     """Return the versions behind an event; ``subject``: place of the one that an update or delete is about."""
     written = _Version(event.after, number)
     if event.op == "c":

@@ -56,7 +56,7 @@ def test_each_group_is_a_file_and_a_key_in_two_of_them_is_left_to_spark(spark: S
     effects: list[str] = []
     decoder = lands(tmp_path, {"a.jsonl": create(1, 0), "b.jsonl": create(2, 1)})
     folded = fold_in_tasks(run_in(tmp_path, spark, effects), decoder)
-    assert (sorted(row["id"] for row in folded.changes.collect()), folded.carries_values, effects) == ([1, 2], False, ["stage"])
+    assert (sorted(row["id"] for row in folded.changes.collect()), folded.joins_events, effects) == ([1, 2], False, ["stage"])
     assert len(list((tmp_path / "lake").rglob("*.parquet"))) == 2
     twice = lands(tmp_path, {"a.jsonl": create(1, 0), "b.jsonl": create(1, 1)})
     with pytest.raises(HandedOver, match="a key has events in several partitions"):
