@@ -35,17 +35,17 @@ def joining_plans(spark: SparkSession, behind: int) -> dict[int, str]:
 def test_no_guard_costs_a_join_in_a_batch_after_everything_applied(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:
     created = [sqlserver("c", commit=10, after=ANN), sqlserver("c", commit=11, after=BEN), sqlserver("c", commit=12, after=CAT)]
     write_records(archive / "1.jsonl", numbered(created, first=10))
-    apply(archive, lake)
+    apply(archive, lake, engine=Engine.SPARK)
     last = max(_executions(spark))
 
     after = [sqlserver("u", commit=20, serial=2, after=ANN), sqlserver("d", commit=21, before=BEN), sqlserver("c", commit=22, after=BEN)]
     write_records(archive / "2.jsonl", numbered(after, first=13))
-    report = apply(archive, lake)
+    report = apply(archive, lake, engine=Engine.SPARK)
     assert report.flows[0].batches[0].merge_plan.startswith("merge (")
     assert not joining_plans(spark, last)
 
     write_records(archive / "3.jsonl", numbered([sqlserver("u", commit=15, serial=2, after=ANN)], first=5))
-    assert apply(archive, lake).flows[0].events.stale == 1
+    assert apply(archive, lake, engine=Engine.SPARK).flows[0].events.stale == 1
     assert joining_plans(spark, last)
 
 
