@@ -121,7 +121,7 @@ def find_marks(table: Any, uri: str, changes: Any, *, keys: Sequence[str]) -> Ma
         with _connected(changes) as connection:
             files.register(connection)
             connection.execute(
-                f"CREATE TEMP TABLE wanted AS SELECT {', '.join(map(name, keys))}, {operations_of(changes)[0]} AS op FROM changes"
+                f"CREATE TEMP TABLE wanted AS SELECT {', '.join(map(name, keys))}, {operations_of(changes)[0]} AS {OP} FROM changes"
             )
             matched = _match(connection, {files.name_at(path): path for path in paths}, dead, keys=keys)
             held = _held(connection, changes, keys=keys)
@@ -184,7 +184,7 @@ def _match(connection: Any, files: Mapping[str, str], dead: Mapping[str, BitMap6
     scanned = f"read_parquet([{texts(files)}], union_by_name = true, hive_partitioning = false, {PLACES})"
     connection.execute(f"""
 CREATE TEMP TABLE held AS
-SELECT __cdc_file, file_row_number, wanted.rowid AS change, wanted.op = 'd' AS deletes, wanted.op = '{KEEP}' AS keeps
+SELECT __cdc_file, file_row_number, wanted.rowid AS change, wanted.{OP} = 'd' AS deletes, wanted.{OP} = '{KEEP}' AS keeps
 FROM {scanned} AS scanned JOIN wanted ON {" AND ".join(f"scanned.{name(key)} = wanted.{name(key)}" for key in keys)}""")
     places = connection.sql("SELECT __cdc_file, list(file_row_number) AS rows FROM held GROUP BY ALL").to_arrow_table().to_pylist()
     # Only of rows that were found: a table has millions of deleted ones.
