@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from airflow_cdc.model.flow.cdc_flow import WriteDisposition
 from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.report.batch_report import BatchReport
-from airflow_cdc.pipeline.apply.native import take_plain
+from airflow_cdc.pipeline.native import connect_duckdb
 from tests.conftest import Apply
 from tests.properties.test_two_engines import (
     DIALECTS,
@@ -55,7 +55,7 @@ LAYOUTS = {"sqlserver": RECORDS, "postgresql": PAIRED, "oracle": VALUES, "mariad
 def test_both_engines_append_the_same_events_of_each_dialect_and_layout(
     dialect: str, layout: str, begin: str, spark: SparkSession, apply: Apply, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(take_plain, "THREADED_FROM_BYTES", 0)
+    monkeypatch.setattr(connect_duckdb, "THREADED_FROM_BYTES", 0)
     batches = check(spark, apply, tmp_path, dialect, begin=begin, layout=layout)
     # One file a microbatch: a partition's may be late behind another's.
     assert {batch.engine_reason for batch in batches} <= {"", *([LATE] if layout != RECORDS else [])}

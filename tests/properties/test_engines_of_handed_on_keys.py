@@ -15,7 +15,7 @@ from airflow_cdc.pipeline.apply.native import fold_undecided
 from airflow_cdc.pipeline.target import alter_table
 from tests.conftest import Apply
 from tests.properties.test_two_engines import DIALECTS, LATE, PAIRED, RECORDS, TOPIC, compare
-from tests.support.events import numbered, write_records, write_sink_file
+from tests.support.events import numbered, write_records, write_sink_files
 from tests.support.handed_on import KEYS, NONE, WHOLE, HandedOn
 from tests.support.tables import read_rows
 
@@ -33,9 +33,7 @@ def archive_of(source: HandedOn, folder: Path, *, files: int, transactions: int,
         if layout == RECORDS:
             write_records(folder / f"{number:03d}.jsonl", archived)
             continue
-        for partition in range(3):
-            lane = [record for record in archived if record["partition"] == partition]
-            write_sink_file(folder, lane, keys=True, folders=f"partition={partition}")
+        write_sink_files(folder, archived, keys=True)
 
 
 def check_natively(batches: Collection[BatchReport]) -> None:

@@ -17,7 +17,7 @@ from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.model.report.batch_report import BatchReport
-from airflow_cdc.pipeline.apply.native import take_plain
+from airflow_cdc.pipeline.native import connect_duckdb
 from tests.conftest import Apply
 from tests.support.crashes import apply_through_crashes
 from tests.support.events import (
@@ -31,7 +31,7 @@ from tests.support.events import (
     sqlserver,
     tombstone,
     write_records,
-    write_sink_file,
+    write_sink_files,
 )
 from tests.support.stories import PLACEHOLDER
 from tests.support.tables import read_rows
@@ -192,9 +192,7 @@ def archive_of(
         if layout == RECORDS:
             write_records(folder / f"{number:03d}.jsonl{suffix}", archived)
             continue
-        for partition in range(3):
-            lane = [record for record in archived if record["partition"] == partition]
-            write_sink_file(folder, lane, keys=layout == PAIRED, folders=f"partition={partition}", suffix=suffix)
+        write_sink_files(folder, archived, keys=layout == PAIRED, suffix=suffix)
     return source.rows
 
 
@@ -260,7 +258,7 @@ def test_both_engines_give_the_same_table_markers_and_reports(
     dialect: str, begin: str, spark: SparkSession, apply: Apply, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Several threads, as for large microbatches: no order may depend on which one is first.
-    monkeypatch.setattr(take_plain, "THREADED_FROM_BYTES", 0)
+    monkeypatch.setattr(connect_duckdb, "THREADED_FROM_BYTES", 0)
     batches = check(spark, apply, tmp_path, DIALECTS[dialect], 1, files=2, changes=40, begin=begin)
     assert [batch.engine for batch in batches] == ["native"] * 3, [batch.engine_reason for batch in batches]
 

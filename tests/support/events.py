@@ -284,6 +284,14 @@ def write_records(path: Path, records: Iterable[Record | str]) -> Path:
     return path
 
 
+def write_sink_files(root: Path, records: Iterable[Record], *, keys: bool, suffix: str = "") -> None:
+    """Write records as a sink does: a file of values for each of three partitions, in a folder of its own."""
+    written = list(records)
+    for partition in range(3):
+        lane = [record for record in written if record["partition"] == partition]
+        write_sink_file(root, lane, keys=keys, folders=f"partition={partition}", suffix=suffix)
+
+
 def write_sink_file(root: Path, records: Iterable[Record], *, keys: bool, folders: str = "", suffix: str = "") -> Path:
     """Write records as a Kafka Connect sink does: values only, tombstones left out, the keys beside them where asked."""
     kept = [item for item in records if item["value"] is not None]

@@ -22,6 +22,16 @@ By process, because a lock of DuckDB may be held while a process is forked. Thos
 """
 
 
+THREADED_FROM_BYTES = 32 * 1024**2
+"""Text from which DuckDB may use several threads: below, the tables of a run are merged side by side."""
+_THREADS = 4
+
+
+def threads_for(text_bytes: int) -> int:
+    """Return the number of threads that DuckDB may use for a microbatch with so much text."""
+    return _THREADS if text_bytes >= THREADED_FROM_BYTES else 1
+
+
 @contextmanager
 def connect_duckdb(*, threads: int = 1) -> Iterator[Any]:
     """Open a connection of its own to a database in memory; closes it at the end, with all that it holds.

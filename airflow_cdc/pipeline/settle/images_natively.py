@@ -17,7 +17,7 @@ from airflow_cdc.model.state.microbatch import Microbatch
 from airflow_cdc.pipeline.decode.types.infer_types import common_type
 from airflow_cdc.pipeline.decode.types.native_readings import text as text_of
 from airflow_cdc.pipeline.decode.types.seen_values import SeenValues
-from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, rows_by_name, with_line_like
+from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, rows_by_name, threads_for, with_line_like
 from airflow_cdc.pipeline.native.duckdb_sql import name, struct, text
 from airflow_cdc.pipeline.native.fetched_files import is_fetched
 from airflow_cdc.pipeline.native.free_memory import free_memory
@@ -29,7 +29,6 @@ from airflow_cdc.pipeline.survey.survey_natively import MOST_TEXT_BYTES, is_of_l
 _FREE_IF_UNKNOWN = 1024**3
 _OF_FREE = 4
 """Of the memory that is free, what is fetched of a store's files takes one part in so many at most."""
-_THREADED_FROM_BYTES = 32 * 1024**2
 _MOST_WHOLE = 2**63 - 1
 _DIGITS = 17
 _LONG = "|".join(f"[0-9]{{{left},}}[.][0-9]{{{_DIGITS + 1 - left},}}" for left in range(1, _DIGITS + 1))
@@ -115,7 +114,7 @@ class NativeImages:
             files = fetch(self.microbatch.archive, self.microbatch.files)
             are_values = self.microbatch.shapes[0].layout is RecordLayout.VALUE
             lines = RecordLines(files, self.microbatch.files, are_values=are_values)
-            with connect_duckdb(threads=4 if self.microbatch.text_size >= _THREADED_FROM_BYTES else 1) as connection:
+            with connect_duckdb(threads=threads_for(self.microbatch.text_size)) as connection:
                 connection.register_filesystem(files)
                 if with_lenient(connection, files.uris):
                     return None

@@ -18,8 +18,6 @@ TASKS_FROM_BYTES = _GIB
 """Text from which a cluster's tasks decode and fold instead of the driver, and delta-rs copies no files: it would hold all rows."""
 MOST_OF_TASK_BYTES, _FETCHED_OF_TASK_BYTES = 4 * _GIB, _GIB
 """Text of the files that one task decodes and folds, and what it fetches of them: these are in memory."""
-THREADED_FROM_BYTES = 32 * 1024**2
-"""Text from which DuckDB may use several threads: below, the tables of a run are merged side by side."""
 _COPIED_BYTES, _MARKED_BYTES = 64 * 1024**2, 16 * _GIB
 _BASE, _OF_TEXT = 256 * 1024**2, 2
 """Memory of a merge: bytes, and a multiple of the text. Measured: 480 MiB more for 394 MiB of text, and 210 MiB for the merge."""

@@ -89,7 +89,7 @@ def read_images(decoder: Decoder, lines: RecordLines, chosen: str) -> str:
 
     :param chosen: a table with the numbers of events (``event``).
     """
-    columns = [column for column in decoder.columns.types if column not in decoder.columns.keys]
+    columns = decoder.hashed_columns
     image = struct(dict.fromkeys(columns or ["op"], "JSON"))
     read = lines.read(_in_payload(decoder, {"op": "VARCHAR", "before": image, "after": image}), _members(decoder)[1])
     texts_of = {each: ", ".join(f"payload.{each}.{name(column)} ->> '$'" for column in columns) for each in ("before", "after")}

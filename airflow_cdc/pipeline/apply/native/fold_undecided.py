@@ -55,7 +55,7 @@ def choose_events(connection: Any, how: Fold) -> list[list[dict[str, Any]]]:
 WITH {tables} SELECT event, {how.key}, {OP} AS op, {POSITION} AS position, {TRANSACTION} AS transaction, {PARTITION} AS partition,
   {OFFSET} AS "offset", {left_out} AS leaves_out
 FROM ordered ORDER BY {how.key}, {how.in_order}"""
-    ((count,),) = connection.execute(f"WITH {tables} SELECT count(*) FROM ordered").fetchall()
+    ((count,),) = connection.execute(f"SELECT sum(events) FROM {CHANGES} WHERE hazard").fetchall()
     if count > MOST_EVENTS:
         raise HandedOver(f"{count:,} events of keys whose last event alone does not decide the row")
     events = rows_by_name(connection.execute(query))

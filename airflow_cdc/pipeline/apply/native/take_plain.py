@@ -14,7 +14,7 @@ from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import DEFAULT_ENGINE, Engine
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.pipeline.apply.fit_table import Ways
-from airflow_cdc.pipeline.apply.native.bounds import THREADED_FROM_BYTES, why_for_tasks, why_too_large
+from airflow_cdc.pipeline.apply.native.bounds import why_for_tasks, why_too_large
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, why_not_decoded, why_not_merged, why_not_read
 from airflow_cdc.pipeline.apply.native.mark_rows import may_mark
 from airflow_cdc.pipeline.apply.native.merge import may_write
@@ -23,6 +23,7 @@ from airflow_cdc.pipeline.apply.settled import Settled, decoder_of
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.evidence.snapshot_reads import SnapshotDoubts
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.native.connect_duckdb import threads_for
 from airflow_cdc.pipeline.spark.exclusive_writes import excludes_writers
 from airflow_cdc.pipeline.spark.late_session import started
 from airflow_cdc.pipeline.spark.task_job import has_cluster
@@ -35,7 +36,6 @@ LATE = "some events may be late, or the source's log went back"
 """Reason why Spark takes a microbatch."""
 WAYS = Ways(create=create_natively, with_deletion_vectors=with_deletion_vectors_natively)
 """The native engine's ways to make and alter a table."""
-_THREADS = 4
 Settle = Callable[[MicrobatchRun, TargetTable | None], Settled]
 
 
@@ -57,7 +57,7 @@ class Plain:
     @property
     def threads(self) -> int:
         """Number of threads that DuckDB may use."""
-        return _THREADS if self.run.microbatch.text_size >= THREADED_FROM_BYTES else 1
+        return threads_for(self.run.microbatch.text_size)
 
 
 def natively(settle: Settle, by_native: Callable[[Plain], Settled]) -> Settle:
