@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from io import BytesIO
-from typing import Any
+from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
 from fsspec import AbstractFileSystem
@@ -20,7 +20,8 @@ from airflow_cdc.pipeline.spark.storage import OBJECT_STORES, file_system, is_lo
 
 _SCHEME = "cdc-files"
 _URI = re.compile(rf"{_SCHEME}://(\d+)[.a-z]*")
-_COMPRESSED = (".gz", ".zst")
+_CODECS = {".gz": "gzip", ".zst": "zstd"}
+"""PyArrow's, by what a name ends with."""
 _OTHERWISE_COMPRESSED = re.compile(r"\.(gz|zst|zstd|bz2)$", re.IGNORECASE)
 _PATTERN = re.compile(r"[*?\[\]{}\\]")
 
@@ -32,7 +33,7 @@ def is_fetched(archive: str) -> bool:
 
 def is_named_alike(path: str) -> bool:
     """Return whether DuckDB and Spark decompress a file alike, by its name: ``.gz`` and ``.zst`` in small letters, or not at all."""
-    return path.endswith(_COMPRESSED) or not _OTHERWISE_COMPRESSED.search(path)
+    return path.endswith(tuple(_CODECS)) or not _OTHERWISE_COMPRESSED.search(path)
 
 
 class NamedFiles(AbstractFileSystem):  # type: ignore[misc]
@@ -88,6 +89,18 @@ class FetchedFiles(NamedFiles):
         fs, whole = self._whole
         return self._contents[uri] if uri in self._contents else bytes(fs.cat_file(whole[number]))
 
+    def open_text(self, number: int) -> IO[bytes]:
+        """Open a file's text, decompressed by its name, by its place among the paths.
+
+        :raises OSError: when it cannot be read.
+        """
+        import pyarrow as pa
+
+        uri = self.uris[number]
+        source = pa.BufferReader(self._contents[uri]) if uri in self._contents else uri
+        ending = _ending(uri)
+        return cast(IO[bytes], pa.input_stream(source, compression=_CODECS[ending] if ending else None))
+
     def named(self, text: str) -> str:
         """Return a text of DuckDB with the files' paths."""
         return _URI.sub(lambda found: self._paths[int(found[1])], text)
@@ -103,4 +116,4 @@ class FetchedFiles(NamedFiles):
 
 def _ending(path: str) -> str:
     """Return the part of a name by which DuckDB and Spark know how a file is compressed."""
-    return next((ending for ending in _COMPRESSED if path.endswith(ending)), "")
+    return next((ending for ending in _CODECS if path.endswith(ending)), "")

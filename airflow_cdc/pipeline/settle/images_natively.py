@@ -22,9 +22,10 @@ from airflow_cdc.pipeline.native.duckdb_sql import name, struct, text
 from airflow_cdc.pipeline.native.fetched_files import is_fetched
 from airflow_cdc.pipeline.native.free_memory import free_memory
 from airflow_cdc.pipeline.native.record_lines import IS_OF_LAYOUT, RecordLines, UnpairedError, fetch
+from airflow_cdc.pipeline.native.trailing_commas import with_trailing_commas
 from airflow_cdc.pipeline.settle.images import Images
 from airflow_cdc.pipeline.spark.storage import is_local
-from airflow_cdc.pipeline.survey.survey_natively import MOST_TEXT_BYTES, is_of_lines, with_lenient
+from airflow_cdc.pipeline.survey.survey_natively import MOST_TEXT_BYTES, is_of_lines
 
 _FREE_IF_UNKNOWN = 1024**3
 _OF_FREE = 4
@@ -114,10 +115,10 @@ class NativeImages:
             files = fetch(self.microbatch.archive, self.microbatch.files)
             are_values = self.microbatch.shapes[0].layout is RecordLayout.VALUE
             lines = RecordLines(files, self.microbatch.files, are_values=are_values)
+            if with_trailing_commas(files):
+                return None
             with connect_duckdb(threads=threads_for(self.microbatch.text_size)) as connection:
                 connection.register_filesystem(files)
-                if with_lenient(connection, files.uris):
-                    return None
                 rows = rows_by_name(connection.execute(self._statement(lines)))
                 fractions = any("fraction" in row["kinds"] for row in rows)
                 if any(row["is_uncertain"] for row in rows) or (fractions and with_line_like(connection, files.uris, _UNCERTAIN_NUMBER)):

@@ -13,9 +13,10 @@ from typing import Any
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat
 from airflow_cdc.model.columns import FILE
-from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, rows_by_name, with_line_like
+from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, rows_by_name
 from airflow_cdc.pipeline.native.fetched_files import is_fetched, is_named_alike
 from airflow_cdc.pipeline.native.record_lines import RecordLines, UnpairedError, fetch, is_paired_natively
+from airflow_cdc.pipeline.native.trailing_commas import with_trailing_commas
 from airflow_cdc.pipeline.spark.storage import is_local
 from airflow_cdc.pipeline.survey.control_events_sql import control_events
 from airflow_cdc.pipeline.survey.row_events_sql import row_events
@@ -25,8 +26,6 @@ MOST_TEXT_BYTES = 16 * 1024**3
 _AT_ONCE = 1024**3
 """Text of the files that are read by one statement: what is fetched of them is in memory."""
 
-_LENIENT = r",\s*[}\]]"
-"""Pattern of what a line may hold where DuckDB takes a comma behind the last member, which is no JSON."""
 DESCRIBED = """
 SELECT filename, is_odd, topic, partition, kind, connector, "table", value_schema, value_names,
   if(is_odd, NULL, json_keys(key)) AS key_names, if(is_odd, NULL, CAST(json_extract(key, '$.schema') AS VARCHAR)) AS key_schema,
@@ -126,14 +125,13 @@ def _shapes(
     :raises duckdb.Error: when a line does not parse, or a file cannot be read.
     :raises UnpairedError: when a companion has other lines than its file.
     """
-    with connect_duckdb(threads=4) as connection:
-        fetched = fetch(archive, files)
-        connection.register_filesystem(fetched)
-        lenient = with_lenient(connection, fetched.uris)
+    fetched = fetch(archive, files)
+    if loose := with_trailing_commas(fetched):
         parts = zip(files, fetched.uris, fetched.uris[-len(files) :], strict=False)
-        kept = [file for file, *uris in parts if lenient.isdisjoint(uris)]
-        if lenient:
-            return _read(archive, kept, events, are_values=are_values)
+        strict = [file for file, *uris in parts if loose.isdisjoint(uris)]
+        return _read(archive, strict, events, are_values=are_values)
+    with connect_duckdb(threads=4) as connection:
+        connection.register_filesystem(fetched)
         lines = RecordLines(fetched, files, are_values=are_values)
         rows = rows_by_name(connection.execute(DESCRIBED.format(lines=events(lines))))
     by_uri = dict(zip(lines.uris, files, strict=True))
@@ -144,11 +142,6 @@ def _shapes(
         path = by_uri[row["filename"]].path
         found[path].append({**row, "path": path})
     return found
-
-
-def with_lenient(connection: Any, paths: Sequence[str]) -> set[str]:
-    """Return the files that may hold a comma behind a last member, which DuckDB accepts and Spark does not."""
-    return with_line_like(connection, paths, _LENIENT)
 
 
 def _is_odd(row: Mapping[str, Any]) -> bool:
