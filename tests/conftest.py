@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc import runtime
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.pipeline.run.apply_archive import apply_archive
@@ -43,6 +44,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_slow(item: pytest.Item) -> bool:
     names = set(getattr(item, "fixturenames", ()))
     return "spark" in names or item.get_closest_marker("slow") is not None or "system" in item.path.parts
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.definition.get_closest_marker("both_engines") and "engine" in metafunc.fixturenames:
+        engines = [pytest.param(None, id="auto"), pytest.param(Engine.SPARK, id="spark", marks=pytest.mark.deep)]
+        metafunc.parametrize("engine", engines, indirect=True)
+
+
+@pytest.fixture(scope="session")
+def engine(request: pytest.FixtureRequest) -> Engine | None:
+    """The engine of every run that a test does not give another; None: the default one."""
+    return getattr(request, "param", None)
 
 
 @pytest.fixture(scope="session")
@@ -91,7 +104,7 @@ def check_versions(spark: SparkSession, lake: str, flows: Iterable[CdcFlow]) -> 
 
 
 @pytest.fixture(scope="session")
-def apply(spark: SparkSession) -> Apply:
+def apply(spark: SparkSession, engine: Engine | None) -> Apply:
     """Apply an archive to a lake; every flow must succeed unless ``may_fail`` is set, and no versions may overlap."""
 
     def run(
@@ -103,7 +116,10 @@ def apply(spark: SparkSession) -> Apply:
         may_fail: bool = False,
         **settings: object,
     ) -> ApplyReport:
+        settings = {"engine": engine, **settings}
         report = apply_archive(ArchiveRun(spark, str(archive), str(lake), flows or {}, tables, **settings))  # type: ignore[arg-type]
+        if settings["engine"] is Engine.SPARK:
+            assert {batch.engine for flow in report.flows for batch in flow.batches} <= {Engine.SPARK.value}
         if not may_fail:
             assert report.ok, [flow.error for flow in report.flows if flow.error]
         for flow in report.flows:

@@ -16,6 +16,8 @@ from tests.golden.bare_archives import hand_over_events, pull_and_import, strip
 from tests.golden.connect_schemas import CAPTURES
 from tests.golden.test_catalogues import TOPICS
 
+pytestmark = pytest.mark.both_engines
+
 ALTERED = tuple(f"!*.{name}" for name in ("evolve", "evolve_untouched", "gen", "acct"))
 """Tables that were altered while they were captured: one schema is not that of all their events."""
 

@@ -19,6 +19,8 @@ from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
 from tests.conftest import Apply
 from tests.support.tables import read_rows
 
+pytestmark = pytest.mark.both_engines
+
 CAPTURES = Path(__file__).parent / "captures"
 
 TABLES = {

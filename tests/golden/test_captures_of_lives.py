@@ -23,6 +23,8 @@ from tests.golden.test_captures import CAPTURES
 from tests.support.events import write_records
 from tests.support.tables import read_rows
 
+pytestmark = pytest.mark.both_engines
+
 TABLES = {
     "pg_recreated": ("*.customers", "*.lines", "*.tags"),
     "pg_restored": ("*.customers", "*.lines", "*.tags"),

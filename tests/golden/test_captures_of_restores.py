@@ -16,6 +16,8 @@ from tests.conftest import Apply
 from tests.golden.test_captures import CAPTURES
 from tests.support.tables import read_rows
 
+pytestmark = pytest.mark.both_engines
+
 ACCEPT = {"on_log_went_back": OnLogWentBack.ACCEPT}
 DECIDED: dict[str, dict[str, object]] = {
     "sqlserver_restored": {},

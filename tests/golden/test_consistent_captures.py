@@ -17,6 +17,8 @@ from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
 from tests.conftest import Apply
 from tests.support.events import write_records
 
+pytestmark = pytest.mark.both_engines
+
 CAPTURES = Path(__file__).parent / "captures"
 NEVER = 10**9
 

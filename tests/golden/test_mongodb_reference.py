@@ -6,6 +6,7 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.report.batch_report import EventCounts
@@ -13,6 +14,8 @@ from tests.conftest import Apply
 from tests.golden.test_reference_events import by_flow, message, record, stored
 from tests.support.events import write_records
 from tests.support.tables import read_rows
+
+pytestmark = pytest.mark.both_engines
 
 CUSTOMERS = "fulfillment.inventory.customers"
 KEYS = {

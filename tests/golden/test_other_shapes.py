@@ -15,6 +15,8 @@ from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
 from tests.conftest import Apply
 from tests.golden.test_captures import CAPTURES
 
+pytestmark = pytest.mark.both_engines
+
 Record = dict[str, Any]
 
 

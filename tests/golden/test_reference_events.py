@@ -22,6 +22,8 @@ from tests.conftest import Apply
 from tests.support.events import Record, write_records
 from tests.support.tables import read_rows
 
+pytestmark = pytest.mark.both_engines
+
 REFERENCE = Path(__file__).parent / "reference"
 
 CUSTOMERS, CUSTOMERS_1_0 = "server1.testDB.dbo.customers", "server1.dbo.customers"

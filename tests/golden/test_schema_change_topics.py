@@ -13,6 +13,8 @@ from airflow_cdc.pipeline.survey.schema_changes import SchemaChanges
 from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
 from tests.conftest import Apply
 
+pytestmark = pytest.mark.both_engines
+
 CAPTURE = Path(__file__).parent / "captures/maria_types_precise"
 
 EVOLVED = "mdb.shop.evolve"

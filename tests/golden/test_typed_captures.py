@@ -15,6 +15,8 @@ from tests.conftest import Apply
 from tests.golden.printed_values import AS_PRINTED, NUMERALS, as_printed
 from tests.support.tables import read_rows
 
+pytestmark = pytest.mark.both_engines
+
 CAPTURES = Path(__file__).parent / "captures"
 
 UNAVOIDABLE = {

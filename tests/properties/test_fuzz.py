@@ -19,6 +19,8 @@ from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
 from airflow_cdc.model.places import quarantine_uri
 from tests.conftest import Apply
 
+pytestmark = pytest.mark.both_engines
+
 CAPTURES = Path(__file__).parents[1] / "golden" / "captures"
 SEEDS = {
     "sqlserver_synth/archive/plain",

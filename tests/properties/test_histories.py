@@ -16,6 +16,8 @@ from tests.support.events import Record, write_records
 from tests.support.histories import Archive
 from tests.support.tables import read_rows
 
+pytestmark = pytest.mark.both_engines
+
 TOPIC = "source.dbo.histories"
 HAZARDS = {
     "key change",

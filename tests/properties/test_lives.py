@@ -17,6 +17,8 @@ from tests.support.lives import Life, LivesHistory, lives_histories
 from tests.support.oracle import Statement
 from tests.support.tables import read_rows
 
+pytestmark = pytest.mark.both_engines
+
 TOPIC = "source.dbo.table"
 ONE_FILE_A_BATCH = {TOPIC: CdcFlow(TOPIC, max_microbatch_bytes=1)}
 

@@ -16,6 +16,8 @@ from tests.support.connectors import DIALECTS
 from tests.support.living_histories import LivingArchive
 from tests.support.tables import read_rows
 
+pytestmark = pytest.mark.both_engines
+
 SOME = ("in part", "restored", "topic")
 ALL = ("in part", "restored", "raised", "topic", "in part")
 TRUNCATED = ("truncated", "restored", "truncated", "topic", "truncated")

@@ -18,6 +18,8 @@ from tests.support.events import Record, write_records
 from tests.support.oracle import History, SourceDatabase, Statement, histories
 from tests.support.tables import read_quarantine, read_rows
 
+pytestmark = pytest.mark.both_engines
+
 TOPIC = "source.dbo.table"
 ONE_FILE_A_BATCH = {TOPIC: CdcFlow(TOPIC, max_microbatch_bytes=1)}
 
