@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 from airflow_cdc.pipeline.native.duckdb_sql import text, texts
@@ -20,6 +21,11 @@ _IDLE: dict[tuple[Any, ...], list[Any]] = {}
 
 By process, because a lock of DuckDB may be held while a process is forked. Those of several threads are not kept: the child lacks them.
 """
+
+
+def may_read() -> bool:
+    """Return whether the packages are installed with which files are read here."""
+    return all(find_spec(package) is not None for package in ("duckdb", "numpy", "pyarrow"))
 
 
 THREADED_FROM_BYTES = 32 * 1024**2

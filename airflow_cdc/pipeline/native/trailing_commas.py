@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import IO
 
-import numpy as np
-
 from airflow_cdc.pipeline.native.fetched_files import FetchedFiles
 
 _BLOCK = 256 * 1024
@@ -21,7 +19,10 @@ _CLOSING, _CASE = ord("]"), 0xDF
 
 
 def with_trailing_commas(files: FetchedFiles) -> set[str]:
-    """Return the names in DuckDB of the files that hold a comma and a closing bracket behind it, even inside a text, or that cannot be read."""
+    """Return the names in DuckDB of the files that hold a comma and a closing bracket behind it, or that cannot be read.
+
+    The comma may stand inside a text, and be JSON.
+    """
     return {uri for number, uri in enumerate(files.uris) if _may_trail(files, number)}
 
 
@@ -53,6 +54,8 @@ def _commas(block: bytes) -> list[int]:
 
     Behind them is a closing bracket, or white space with a bracket or more white space behind.
     """
+    import numpy as np
+
     each = np.frombuffer(block, np.uint8)
     behind = each[1:-1]
     near = (behind & _CASE) == _CLOSING

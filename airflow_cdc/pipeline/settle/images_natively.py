@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from typing import Any
 
 from airflow_cdc.model.archive.survey import RecordLayout
@@ -17,7 +16,7 @@ from airflow_cdc.model.state.microbatch import Microbatch
 from airflow_cdc.pipeline.decode.types.infer_types import common_type
 from airflow_cdc.pipeline.decode.types.native_readings import text as text_of
 from airflow_cdc.pipeline.decode.types.seen_values import SeenValues
-from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, rows_by_name, threads_for, with_line_like
+from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, may_read, rows_by_name, threads_for, with_line_like
 from airflow_cdc.pipeline.native.duckdb_sql import name, struct, text
 from airflow_cdc.pipeline.native.fetched_files import is_fetched
 from airflow_cdc.pipeline.native.free_memory import free_memory
@@ -68,7 +67,7 @@ _WHOLE = f"""CASE WHEN kind = 'whole' OR (kind = 'fraction' AND regexp_full_matc
 def may_look_natively(microbatch: Microbatch) -> bool:
     """Return whether a microbatch's images may be read without Spark: JSON lines of one layout, within reach."""
     return (
-        find_spec("duckdb") is not None
+        may_read()
         and not microbatch.parts
         and microbatch.text_size <= MOST_TEXT_BYTES
         and is_fetched(microbatch.archive)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat
 from airflow_cdc.model.columns import FILE
-from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, rows_by_name
+from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, may_read, rows_by_name
 from airflow_cdc.pipeline.native.fetched_files import is_fetched, is_named_alike
 from airflow_cdc.pipeline.native.record_lines import RecordLines, UnpairedError, fetch, is_paired_natively
 from airflow_cdc.pipeline.native.trailing_commas import with_trailing_commas
@@ -37,7 +36,7 @@ FROM ({lines}) GROUP BY ALL"""
 def survey_natively(archive: str, files: Sequence[ArchivedFile]) -> tuple[list[dict[str, Any]], list[ArchivedFile]]:
     """Return the shapes and counts of plain files' records, and the files that are left to Spark."""
     own = [file for file in files if is_of_lines(file) and not _is_hidden(file, archive)]
-    if not own or find_spec("duckdb") is None or not is_fetched(archive) or sum(file.text_size for file in own) > MOST_TEXT_BYTES:
+    if not own or not may_read() or not is_fetched(archive) or sum(file.text_size for file in own) > MOST_TEXT_BYTES:
         return [], list(files)
     plain = {path: shapes for part in parts_of(own, _AT_ONCE) for path, shapes in _plain(archive, part).items()}
     return [_shape(row) for shapes in plain.values() for row in shapes], [file for file in files if file.path not in plain]

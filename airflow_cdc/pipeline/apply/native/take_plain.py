@@ -92,7 +92,7 @@ def _check_packages(flow: CdcFlow) -> None:
 
 
 def _missing_packages() -> list[str]:
-    return [name for name in ("duckdb", "deltalake", "pyarrow", "pyroaring") if find_spec(name) is None]
+    return [name for name in ("duckdb", "deltalake", "numpy", "pyarrow", "pyroaring") if find_spec(name) is None]
 
 
 def _take(run: MicrobatchRun, target: TargetTable | None) -> Plain:

@@ -32,7 +32,7 @@ def apply_by(engine: Engine, apply: Apply, folder: Path) -> tuple[str, str]:
 def test_auto_without_the_packages_goes_to_spark_and_says_so(nothing_installed: None, apply: Apply, tmp_path: Path) -> None:
     engine, reason = apply_by(Engine.AUTO, apply, tmp_path)
     assert engine == "spark"
-    assert reason.endswith("lacks duckdb, deltalake, pyarrow, pyroaring")
+    assert reason.endswith("lacks duckdb, deltalake, numpy, pyarrow, pyroaring")
 
 
 def test_native_without_the_packages_stops_the_flow(nothing_installed: None, apply: Apply, tmp_path: Path) -> None:
