@@ -44,4 +44,6 @@ def test_both_engines_give_the_same_behind_a_new_topic_and_a_log_that_went_back(
     assert not differing(read_rows(spark, str(tmp_path / "native"), TOPIC, limit=10**6).rows, archive.rows)
     behind = [batch for batch in natively if any(life_of_lane(int(lane)) for lane in batch.reach.partitions)]
     reasons = [(batch.engine, batch.engine_reason) for batch in behind]
-    assert ("native", "") in reasons, reasons
+    # Oracle's events leave out large values, so that Spark merges, or folds too.
+    expected = "mixed" if dialect == "oracle" else "native"
+    assert expected in {engine for engine, _ in reasons}, reasons
