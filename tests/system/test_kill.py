@@ -66,7 +66,7 @@ def check(kills: int, engine: Engine, apply: Apply, spark: SparkSession, folder:
     began = time.monotonic()
     assert start(folder / "undisturbed", folder, engine).wait() == 0
     kill_some(kills, time.monotonic() - began, folder / "killed", folder, engine)
-    report = apply(ARCHIVE, folder / "killed", tables=TABLES, engine=engine)
+    report = apply(ARCHIVE, folder / "killed", tables=TABLES)
     assert {batch.engine for flow in report.flows for batch in flow.batches} <= ENGINES[engine]
     found = compare_lakes(spark, str(folder / "killed"), str(folder / "undisturbed"))
     assert [table.flow for table in found.tables if table.equal] == ["pgpk.public.acct", "pgpk.public.pair"]
@@ -74,12 +74,12 @@ def check(kills: int, engine: Engine, apply: Apply, spark: SparkSession, folder:
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ENGINES, indirect=True)
 def test_two_kills_lose_and_double_nothing(engine: Engine, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     check(2, engine, apply, spark, tmp_path)
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ENGINES, indirect=True)
 def test_twenty_kills_lose_and_double_nothing(engine: Engine, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     check(20, engine, apply, spark, tmp_path)

@@ -44,7 +44,7 @@ def test_rows_are_changed_as_without_a_range(keys: tuple[Any, ...], apply: Apply
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize(("engine", "by_range"), [(Engine.SPARK, ", range of id"), (Engine.NATIVE, "")])
+@pytest.mark.parametrize(("engine", "by_range"), [(Engine.SPARK, ", range of id"), (Engine.NATIVE, "")], indirect=["engine"])
 def test_files_outside_the_range_are_passed_over(
     engine: Engine, by_range: str, apply: Apply, spark: SparkSession, archive: Path, lake: Path
 ) -> None:
