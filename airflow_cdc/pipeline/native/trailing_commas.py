@@ -1,6 +1,6 @@
 """Commas behind a last member (``{"a":1,}``): DuckDB accepts them, Spark does not, and they are no JSON.
 
-DuckDB offers no strict reader. NumPy looks at a third of the cost of DuckDB's regular expressions (docs/adr/measurements.md).
+DuckDB offers no strict reader. NumPy looks at about a quarter of the cost of DuckDB's regular expressions (docs/adr/measurements.md).
 """
 
 from __future__ import annotations

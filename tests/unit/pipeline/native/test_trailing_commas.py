@@ -17,7 +17,7 @@ from airflow_cdc.pipeline.native.fetched_files import FetchedFiles
 from airflow_cdc.pipeline.native.trailing_commas import has_trailing_comma, with_trailing_commas
 
 BYTES = [b",", b" ", b"\t", b"\r", b"\n", b"}", b"]", b"{", b'"', b"a", b"M", b"\x0b", b"\xc3\x9d", b"\x00"]
-"""M and Ý end with the bits of a bracket under a mask of ours."""
+"""M differs from a bracket in one bit, the last byte of Ý in two: not those of our mask."""
 
 
 @given(parts=st.lists(st.sampled_from(BYTES), max_size=60), block=st.integers(1, 16))
