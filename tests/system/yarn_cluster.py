@@ -189,6 +189,8 @@ _SETTINGS = {
     "yarn.nodemanager.vmem-check-enabled": "false",
     "yarn.nodemanager.pmem-check-enabled": "false",
     "yarn.nodemanager.disk-health-checker.enable": "false",
+    # The nodes refuse a disk that is 90% full even without that checker: "No space available in any of the local directories".
+    "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "100",
     # What an application leaves is looked through for secrets.
     "yarn.nodemanager.delete.debug-delay-sec": "86400",
 }
