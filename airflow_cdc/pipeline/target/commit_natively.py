@@ -45,6 +45,7 @@ def commit_merge(uri: str, table: Any, actions: Sequence[Mapping[str, Action]], 
     :raises ConcurrentRunError: when another run committed first.
     :raises OSError: when the store fails.
     """
+    _refuse_second(table, of)
     info = {
         "operation": "MERGE",
         "operationParameters": {},
@@ -112,16 +113,33 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
+def _refuse_second(table: Any, of: CommitOf) -> None:
+    """Refuse a transaction that the table holds, as far as it was read: a commit is only made behind that version.
+
+    Spark leaves such a commit out by itself. delta-rs records a transaction, and does not compare it.
+
+    :raises ConcurrentRunError: when it does.
+    """
+    held = table.transaction_version(of.application)
+    if held is not None and held >= of.version:
+        raise ConcurrentRunError(
+            f"Another run committed microbatch {of.version} of {of.application} to {table.table_uri} first: the table holds microbatch"
+            f" {held} (version {table.version()}).",
+            next_step=_RUN_AGAIN,
+        )
+
+
 @contextmanager
-def one_commit(table: Any) -> Iterator[None]:
+def one_commit(table: Any, of: CommitOf) -> Iterator[None]:
     """Turn the failure of delta-rs's only attempt to commit, inside the block, into the flow's error.
 
-    :param table: delta-rs's table.
+    :param table: delta-rs's table, which may not hold the transaction.
     :raises ConcurrentRunError: when another run committed first.
     :raises CommitFailedError: when delta-rs does not write the table's features.
     """
     from deltalake.exceptions import CommitFailedError
 
+    _refuse_second(table, of)
     try:
         with without_answers(table.table_uri):
             yield

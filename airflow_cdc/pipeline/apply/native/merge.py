@@ -112,7 +112,7 @@ def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, of: CommitOf) -> M
     )
     merge = merge.when_matched_delete(f"{held} = 'd'").when_matched_update(values, is_upsert(held))
     merge = merge.when_not_matched_insert(values, is_upsert(absent))
-    with one_commit(table):
+    with one_commit(table, of):
         counts: Mapping[str, Any] = merge.execute()
     return counts
 
@@ -125,7 +125,7 @@ def append_rows(table: Any, rows: Any, *, of: CommitOf) -> None:
     """
     from deltalake import write_deltalake
 
-    with one_commit(table):
+    with one_commit(table, of):
         write_deltalake(table, rows, mode="append", **_written_with(of))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,8 @@ from tests.support.natively import new_table
 OF = CommitOf(application="flow ü:1", version=7, metadata='{"application": "flow ü:1"}')
 
 
-def commit(folder: Path, **metrics: int) -> None:
-    commit_merge(str(folder), DeltaTable(folder), [], of=OF, metrics=metrics)
+def commit(folder: Path, *, microbatch: int = OF.version, **metrics: int) -> None:
+    commit_merge(str(folder), DeltaTable(folder), [], of=replace(OF, version=microbatch), metrics=metrics)
 
 
 @pytest.fixture
@@ -50,12 +51,20 @@ def test_only_one_of_two_makes_a_version_and_nothing_else_is_left(table: Path) -
     assert sorted(path.name for path in (table / "_delta_log").glob("*")) == [f"{number:020d}.json" for number in (0, 1)]
 
 
+def test_a_microbatch_that_the_table_holds_is_not_committed_again_by_one_that_sees_it(table: Path) -> None:
+    commit(table)
+    with pytest.raises(ConcurrentRunError, match=r"committed microbatch 7 of flow ü:1 .* holds microbatch 7 \(version 1\)"):
+        commit(table)
+    commit(table, microbatch=8)
+    assert DeltaTable(table).version() == 2
+
+
 def test_a_checkpoint_is_written_where_it_is_due_and_its_failure_is_none_of_the_commit(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commit_natively, "_USUAL_INTERVAL", 2)
-    for _ in range(3):
-        commit(table)
+    for number in range(3):
+        commit(table, microbatch=number)
     assert [path.name[:20] for path in (table / "_delta_log").glob("*.checkpoint.parquet")] == [f"{2:020d}"]
 
     def fail(*_: object) -> None:

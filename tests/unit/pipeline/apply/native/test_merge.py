@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -55,6 +56,21 @@ def test_of_two_appends_to_one_version_the_second_ends_as_one_that_came_too_late
     with pytest.raises(ConcurrentRunError):
         append_rows(second, rows, of=CommitOf(application="flow:1", version=1, metadata="{}"))
     assert records_of(tmp_path / "t") == [1]
+
+
+@pytest.mark.parametrize(
+    "write", [lambda table, rows, of: append_rows(table, rows, of=of), lambda table, rows, of: merge_rows(table, rows, ["id"], of=of)]
+)
+def test_a_microbatch_that_the_table_holds_is_not_committed_again_by_one_that_sees_it(write: Callable[..., None], tmp_path: Path) -> None:
+    table, rows = table_with("appendOnly", tmp_path / "t"), pa.table({"id": pa.array([1], pa.int64()), OP: ["c"]})
+    for number in (1, 2):
+        write(DeltaTable(str(tmp_path / "t")), rows.take([0]), CommitOf(application="flow:1", version=number, metadata="{}"))
+    table.update_incremental()
+    for number in (1, 2):
+        with pytest.raises(ConcurrentRunError, match=rf"committed microbatch {number} of flow:1 .* holds microbatch 2 \(version 2\)"):
+            write(table, rows, CommitOf(application="flow:1", version=number, metadata="{}"))
+    assert DeltaTable(str(tmp_path / "t")).version() == 2
+    write(table, rows, CommitOf(application="flow:2", version=1, metadata="{}"))
 
 
 @pytest.mark.parametrize("feature", ["typeWidening", "typeWidening-preview", "inCommitTimestamp", "rowTracking", "clustering"])
