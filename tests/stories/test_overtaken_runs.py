@@ -38,7 +38,7 @@ def overtake(apply: Apply, archive: Path, lake: Path, flow: CdcFlow) -> Callable
         if effect not in left:
             return
         left.remove(effect)
-        # The run reads its first file: this one is of the microbatch behind it.
+        # The run has planned its microbatch: this file is of the next one.
         write_records(archive / "3.jsonl", [event("u", 3)])
         for _ in range(2):
             apply(archive, lake, flows={TOPIC: flow})
