@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,10 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, WriteDisposition
 from airflow_cdc.model.flow.engine import Engine
-from airflow_cdc.model.state.lease import Lease, Leases
+from airflow_cdc.model.state.lease import Leases
 from tests.conftest import Apply
 from tests.support.events import Record, postgresql, write_records
+from tests.support.leases import hold_at_once
 from tests.support.tables import read_rows
 
 TOPIC = "pg.public.customers"
@@ -22,12 +22,6 @@ NUMBERS = {"n": "INT"}
 
 def event(op: str, n: int) -> Record:
     return postgresql(op, commit=10 + n, change=10 + n, after={"id": 1, "n": n}, offset=n)
-
-
-@contextmanager
-def hold_at_once(self: Leases, flow: str) -> Iterator[Lease]:
-    """As a run does that was stopped for so long that others took over, and went on before it noticed."""
-    yield Lease(self.fs, "", 0, flow, {}, seconds=10**6)
 
 
 def overtake(apply: Apply, archive: Path, lake: Path, flow: CdcFlow) -> Callable[[str], None]:

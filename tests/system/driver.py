@@ -7,28 +7,21 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from airflow_cdc.model.state.lease import Lease, Leases
+from airflow_cdc.model.state.lease import Leases
 from airflow_cdc.pipeline.run.apply_archive import apply_archive
 from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from airflow_cdc.pipeline.spark.session import start_session
 from airflow_cdc.pipeline.spark.storage import use_options
-
-
-@contextmanager
-def _hold_at_once(self: Leases, flow: str) -> Iterator[Lease]:
-    """As a run does that was stopped for so long that others took over, and went on before it noticed."""
-    yield Lease(self.fs, "", 0, flow, {}, seconds=10**6)
+from tests.support.leases import hold_at_once
 
 
 def main() -> None:
     given = json.loads(sys.stdin.readline())
     use_options(given["file_systems"])
     if not given["heeds_leases"]:
-        Leases.hold = _hold_at_once  # type: ignore[method-assign]
+        Leases.hold = hold_at_once  # type: ignore[method-assign]
     spark = start_session("driver", master="local[1]", options=given["spark"])
     spark.sparkContext.setLogLevel("ERROR")
     _answer({"ready": True})
