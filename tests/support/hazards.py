@@ -7,6 +7,13 @@ from collections.abc import Sequence
 from tests.support.events import Record
 from tests.support.hazard_events import PLACEHOLDER, Hazard, Row, event, filler, read, row
 
+_BEHIND_READS = (
+    event("u", 60, row(1, "newer"), commit=58, offset=5),
+    event("d", 61, row(2, "read"), commit=58, offset=6),
+    event("u", 64, row(3, "newer"), commit=63, offset=7),
+    event("d", 65, row(4, "read"), commit=64, offset=8),
+)
+
 HAZARDS = {
     "a create and, in the next batch, the delete of the row it took the key from": Hazard(
         [
@@ -217,6 +224,32 @@ HAZARDS = {
         ],
         [row(1, "newer")],
         pain="MaterializeInc/materialize#14211",
+    ),
+    "a read sent again between two deliveries of the change behind it, the first read in an earlier batch": Hazard(
+        [
+            [
+                read(58, row(1, "read"), offset=1, snapshot="incremental"),
+                read(58, row(2, "read"), offset=2, snapshot="incremental"),
+                read(99, row(3, "read"), offset=3),
+                read(58, row(4, "read"), offset=4, snapshot="incremental"),
+            ],
+            [
+                *_BEHIND_READS,
+                read(58, row(1, "read"), offset=9, snapshot="incremental"),
+                read(58, row(2, "read"), offset=10, snapshot="incremental"),
+                read(99, row(3, "read"), offset=11),
+                read(58, row(4, "read"), offset=12, snapshot="incremental"),
+                *({**each, "offset": each["offset"] + 8} for each in _BEHIND_READS),
+            ],
+        ],
+        [row(1, "newer"), row(3, "newer")],
+    ),
+    "a read sent again behind the delete, and no more": Hazard(
+        [
+            [read(58, row(1, "read"), offset=1), read(58, row(2, "read"), offset=2)],
+            [event("d", 62, row(1, "read"), commit=61, offset=3), read(58, row(1, "read"), offset=4)],
+        ],
+        [row(2, "read")],
     ),
     "a second whole snapshot, without the rows that vanished between": Hazard(
         [

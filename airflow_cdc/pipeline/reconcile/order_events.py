@@ -5,6 +5,10 @@ the snapshot was taken, which under load lies above streamed events that the rea
 (docs/sources/postgresql.md#snapshot-position).
 The archive's order is reliable: a connector emits a key's events in one partition, so a read is newer than what the partition holds before
 it and older than what comes after it. Between two lanes (partitions, or lives of a topic) offsets do not compare, and positions decide.
+
+A crashed connector sends its last records again: reads, and the streamed events behind them. The first delivery may lie in an earlier
+microbatch, so a copy is recognised by its surroundings. A read below a commit that its lane streamed before it is a copy, as a log that
+went back is recognised before events are ordered. A read behind which its lane repeats what stands before it is older than the repetition.
 """
 
 from __future__ import annotations
@@ -46,7 +50,7 @@ def order_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes:
         before, behind = F.max(streamed).over(archived_before), F.min(streamed).over(archived_behind)
         # The read's own position compares with what other partitions hold; this partition's order takes precedence.
         fits = F.coalesce(before < F.col(POSITION), F.lit(True)) & F.coalesce(F.col(POSITION) <= behind, F.lit(True))  # noqa: FBT003
-        placed_at = F.when(fits, F.col(POSITION)).otherwise(before)
+        placed_at = F.when(fits | _is_copy(before), F.col(POSITION)).when(behind <= before, _at_most_below(behind)).otherwise(before)
         # Of two reads, the one archived later is newer, whatever its position.
         up_to_here = archived_before.rowsBetween(Window.unboundedPreceding, Window.currentRow)
         events = events.withColumn(_STREAMED, F.when(placed, placed_at))
@@ -58,6 +62,17 @@ def order_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes:
         position = F.when(placed, F.col(_STREAMED)).otherwise(position)
     order = F.struct(position.alias("position"), placed.cast("int").alias("read"), F.col(ORDINAL).alias("ordinal"))
     return events.withColumn(ORDER, order).drop(_STREAMED)
+
+
+def _is_copy(before: Column) -> Column:
+    """Return whether a read was sent before: it lies below a commit of its key that its lane streamed. As in :func:`is_known_newer`."""
+    return F.coalesce(F.col(POSITION)["commit"] < before["commit"], F.lit(False))  # noqa: FBT003
+
+
+def _at_most_below(behind: Column) -> Column:
+    """Return a read's position, but one that stands right before a streamed event where it would stand at or behind that."""
+    below = F.struct(behind["commit"].alias("commit"), behind["change"].alias("change"), (behind["serial"] - 1).alias("serial"))
+    return F.least(F.col(POSITION), below)
 
 
 def is_known_newer(known: str, change: str) -> Column:

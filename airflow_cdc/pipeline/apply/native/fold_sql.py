@@ -256,13 +256,18 @@ def _in_order(key: str, how: Fold) -> str:
     """Return the events in the order of :func:`airflow_cdc.pipeline.reconcile.order_events.order_events`."""
     lane = f"PARTITION BY {key}, {PARTITION} ORDER BY {how.ordinal}"
     fits = f"coalesce(streamed_before < {POSITION}, true) AND coalesce({POSITION} <= streamed_behind, true)"
+    is_copy = f"coalesce({POSITION}.commit < streamed_before.commit, false)"
+    below = "{'commit': streamed_behind.commit, 'change': streamed_behind.change, 'serial': streamed_behind.serial - 1}"
+    at_most_below = f"CASE WHEN {POSITION} < {below} THEN {POSITION} ELSE {below} END"
     return f"""
 near_reads AS (
   SELECT *, max({_STREAMED}) OVER ({lane} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS streamed_before,
     min({_STREAMED}) OVER ({lane} ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS streamed_behind
   FROM of_several
 ), placed AS (
-  SELECT *, CASE WHEN {OP} = 'r' THEN CASE WHEN {fits} THEN {POSITION} ELSE streamed_before END END AS placed_at FROM near_reads
+  SELECT *, CASE WHEN {OP} = 'r' THEN CASE WHEN {fits} OR {is_copy} THEN {POSITION}
+    WHEN streamed_behind <= streamed_before THEN {at_most_below} ELSE streamed_before END END AS placed_at
+  FROM near_reads
 ), raised AS (
   SELECT *, max(placed_at) OVER ({lane} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS raised_to FROM placed
 ), ordered AS (
