@@ -77,7 +77,8 @@ class Snapshot(JsonObject, required=("cut", "passed", "tables")):
     def is_proven(self, lanes: frozenset[str]) -> bool:
         """Return whether it is proven in every lane of the topic seen in its life.
 
-        :param lanes: all lanes that the flow has seen. For a partition that only an earlier life had, a lane of this life is awaited.
+        :param lanes: all lanes that the flow has seen. For a partition without reads that only an earlier life had, a lane of this life is
+            awaited.
         """
         return self.is_complete and self.doubt is None and not self.lacks(lanes)
 
@@ -87,8 +88,13 @@ class Snapshot(JsonObject, required=("cut", "passed", "tables")):
         :param lanes: as for :meth:`is_proven`.
         """
         asked = (lane for lane in lanes if not self.is_raised(lane))
-        partitions = {lane if lane == UNKNOWN_PARTITION else str(int(lane) % LANES + self.life * LANES) for lane in asked}
-        return frozenset(partitions - self.passed)
+        return frozenset(map(self._awaited, asked)) - self.passed
+
+    def _awaited(self, lane: str) -> str:
+        # A partition that was added to a topic made anew counts its lives from 0: where it holds reads, it is of this life.
+        if lane == UNKNOWN_PARTITION or lane in self.last_offsets:
+            return lane
+        return str(int(lane) % LANES + self.life * LANES)
 
     def is_raised(self, lane: str) -> bool:
         """Return whether a lane's very first offset is behind the snapshot: its partition was added later, and has no read of it.
