@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from airflow_cdc.model.plain_json import JsonObject
-from airflow_cdc.model.position.lives import LANES, life_of_lane
+from airflow_cdc.model.position.lives import lane_of, life_of_lane, partition_of_lane
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.model.position.reach import UNKNOWN_PARTITION
 
@@ -87,14 +87,13 @@ class Snapshot(JsonObject, required=("cut", "passed", "tables")):
 
         :param lanes: as for :meth:`is_proven`.
         """
-        asked = (lane for lane in lanes if not self.is_raised(lane))
-        return frozenset(map(self._awaited, asked)) - self.passed
+        return frozenset(map(self._awaited, lanes)) - self.passed
 
     def _awaited(self, lane: str) -> str:
         # A partition that was added to a topic made anew counts its lives from 0: where it holds reads, it is of this life.
-        if lane == UNKNOWN_PARTITION or lane in self.last_offsets:
+        if lane == UNKNOWN_PARTITION or lane in self.last_offsets or self.is_raised(lane):
             return lane
-        return str(int(lane) % LANES + self.life * LANES)
+        return str(lane_of(partition_of_lane(int(lane)), self.life))
 
     def is_raised(self, lane: str) -> bool:
         """Return whether a lane's very first offset is behind the snapshot: its partition was added later, and has no read of it.

@@ -50,7 +50,9 @@ def order_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes:
         before, behind = F.max(streamed).over(archived_before), F.min(streamed).over(archived_behind)
         # The read's own position compares with what other partitions hold; this partition's order takes precedence.
         fits = F.coalesce(before < F.col(POSITION), F.lit(True)) & F.coalesce(F.col(POSITION) <= behind, F.lit(True))  # noqa: FBT003
-        placed_at = F.when(fits | _is_copy(before), F.col(POSITION)).when(behind <= before, _at_most_below(behind)).otherwise(before)
+        # As is_known_newer has it between microbatches.
+        is_copy = F.col(POSITION)["commit"] < before["commit"]
+        placed_at = F.when(fits | is_copy, F.col(POSITION)).when(behind <= before, _at_most_below(behind)).otherwise(before)
         # Of two reads, the one archived later is newer, whatever its position.
         up_to_here = archived_before.rowsBetween(Window.unboundedPreceding, Window.currentRow)
         events = events.withColumn(_STREAMED, F.when(placed, placed_at))
@@ -62,11 +64,6 @@ def order_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes:
         position = F.when(placed, F.col(_STREAMED)).otherwise(position)
     order = F.struct(position.alias("position"), placed.cast("int").alias("read"), F.col(ORDINAL).alias("ordinal"))
     return events.withColumn(ORDER, order).drop(_STREAMED)
-
-
-def _is_copy(before: Column) -> Column:
-    """Return whether a read was sent before: it lies below a commit of its key that its lane streamed. As in :func:`is_known_newer`."""
-    return F.coalesce(F.col(POSITION)["commit"] < before["commit"], F.lit(False))  # noqa: FBT003
 
 
 def _at_most_below(behind: Column) -> Column:

@@ -256,7 +256,7 @@ def _in_order(key: str, how: Fold) -> str:
     """Return the events in the order of :func:`airflow_cdc.pipeline.reconcile.order_events.order_events`."""
     lane = f"PARTITION BY {key}, {PARTITION} ORDER BY {how.ordinal}"
     fits = f"coalesce(streamed_before < {POSITION}, true) AND coalesce({POSITION} <= streamed_behind, true)"
-    is_copy = f"coalesce({POSITION}.commit < streamed_before.commit, false)"
+    is_copy = f"{POSITION}.commit < streamed_before.commit"
     below = "{'commit': streamed_behind.commit, 'change': streamed_behind.change, 'serial': streamed_behind.serial - 1}"
     at_most_below = f"CASE WHEN {POSITION} < {below} THEN {POSITION} ELSE {below} END"
     return f"""
