@@ -197,7 +197,8 @@ POSTGRESQL = Connector(
         # lsn alone is not monotone: transactions interleave. sequence is [last commit, lsn]; the first event has no last commit.
         fields=("sequence", "lsn", "txId"),
         commit=f"coalesce({_sequence(0)}, {_sequence(1)})",
-        change=_sequence(1),
+        # Versions 1.5 and 1.6 write the last commit twice; lsn alone tells the changes apart.
+        change=f"coalesce(try_cast(source.lsn AS {NUMBER}), {_sequence(1)})",
         spelling=Spelling(re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}"), postgres_lsn, format_postgres_lsn),
         # COPY logs many rows as one record.
         is_shared_by_rows=True,
@@ -205,7 +206,7 @@ POSTGRESQL = Connector(
     transactions=Transactions(identity="source.txId"),
     native=NativeRule(
         commit=f"coalesce({_native_sequence(0)}, {_native_sequence(1)})",
-        change=_native_sequence(1),
+        change=f"coalesce(TRY_CAST(source.lsn AS {NUMBER}), {_native_sequence(1)})",
         transaction="source.txId",
     ),
     # Counted over 20,410 reads without an exception: docs/reference/dialects.md. A blocking snapshot's reads have both numbers.

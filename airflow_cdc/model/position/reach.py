@@ -55,22 +55,21 @@ class Reach(JsonObject, required=_ALL):
         ahead = {name for name, last in self.streamed_through.items() if name not in theirs or last > theirs[name]}
         return {name: texts for name, texts in self.outer_transactions.items() if name in ahead}
 
-    def may_meet(self, applied: Reach) -> bool:
-        """Return whether events here may precede something applied, or share a transaction with it.
+    def follows(self, applied: Reach) -> bool:
+        """Return whether every streamed event here is of a later transaction than all that were applied, in whatever partition."""
+        last = max((place.commit for place in applied.streamed_through.values()), default=None)
+        return last is None or all(first.commit > last for first in self.streamed_from.values())
 
-        A key's events stay in one Kafka partition, so each partition is compared with itself. A partition that was never seen may hold keys
-        that were in another one before.
+    def may_repeat(self, applied: Reach) -> bool:
+        """Return whether events here may have been applied before, or share a transaction with what was.
+
+        Only for a log of events, to which a new event is added whatever it holds: whether an event may change a row, the row says.
         """
         if not applied.partitions:
             return False
         return (
             bool(self.partitions - applied.partitions)
-            or any(
-                first.commit <= applied.streamed_through[partition].commit
-                for partition, first in self.streamed_from.items()
-                if partition in applied.streamed_through
-            )
-            or self._may_have_moved(applied)
+            or not self.follows(applied)
             or any(
                 first <= applied.offset_through[partition]
                 for partition, first in self.offset_from.items()
@@ -82,22 +81,6 @@ class Reach(JsonObject, required=_ALL):
     def highest_of_earlier_lives(self, lane: str) -> Position | None:
         """Return the highest streamed position of a lane's partition in earlier lives of the topic; None where there is none."""
         return max((place for name, place in self.streamed_through.items() if is_earlier(name, lane)), default=None)
-
-    def _may_have_moved(self, applied: Reach) -> bool:
-        """Return whether keys here may have moved to another partition: partitions were added, or a router spreads a key over several.
-
-        Before the first event of a partition its keys were in others. So an event that does not follow the first event of every other
-        partition may already be overtaken by what was applied from there.
-        """
-        for partition, first in self.streamed_from.items():
-            others = [place for name, place in applied.streamed_from.items() if name != partition]
-            if any(first.commit <= place.commit for place in others):
-                return True
-            if applied.is_spread and any(
-                first.commit <= place.commit for name, place in applied.streamed_through.items() if name != partition
-            ):
-                return True
-        return False
 
     def shares_transaction(self, other: Reach) -> bool:
         """Return whether both may hold events of one transaction, among transactions that only their identifiers distinguish."""

@@ -30,7 +30,7 @@ from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE
 from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.reconcile.cut_versions import BORN, OPEN, deaths_of, fold_keys, join_unchanged_reads, versions_of
-from airflow_cdc.pipeline.reconcile.order_events import ORDER, order_events
+from airflow_cdc.pipeline.reconcile.order_events import IS_COPY, ORDER, order_events, with_copies
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import numbered
 from airflow_cdc.pipeline.reconcile.trace_versions import (
     fill_left_out_values,
@@ -47,7 +47,7 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 
 _KEY = "__cdc_key_"
 """Prefix of our names for the key columns."""
-_DELIVERY = "__cdc_delivery"
+_IS_LAST = "__cdc_is_last_of_position"
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,10 @@ def _events_of(
     marks = log.filter(f"{OP} IN ('{Operation.TRUNCATE.value}', '{VOID}')")
     rows = log.filter(f"{OP} IN ('r', 'c', 'u', 'd')")
     rows = rows if touched is None else rows.join(touched, list(keys), "left_semi")
-    delivery = F.row_number().over(Window.partitionBy(*keys, POSITION).orderBy(ORDINAL))
-    rows = rows.withColumn(_DELIVERY, delivery).filter(f"{_DELIVERY} = 1")
+    # A version begins at a position: of several events at one, the last is left.
+    is_last = F.lead(OP).over(Window.partitionBy(*keys, POSITION).orderBy(ORDINAL)).isNull()
+    rows = with_copies(rows, keys, [OP, BEFORE, AFTER]).filter(f"NOT {IS_COPY}").drop(IS_COPY)
+    rows = rows.withColumn(_IS_LAST, is_last).filter(_IS_LAST)
     ordered = order_events(rows, keys, reads_among_changes=True)
     names = sql.texts(others)
     images = {

@@ -10,22 +10,23 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.archive.completeness import ArchivedOffsets
-from airflow_cdc.model.columns import DELETED, OFFSET, OP, PARTITION, POSITION, VALUE_POSITIONS
+from airflow_cdc.model.columns import DELETED, DEPENDS, OFFSET, OP, PARTITION, POSITION, UNAVAILABLE, VALUE_POSITIONS
 from airflow_cdc.model.errors import ArchivedFileMissingError, StateUnreadableError, TableHistoryGoneError
 from airflow_cdc.model.flow.cdc_flow import OnMissingFile
 from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
 from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.model.state.microbatch import Microbatch, read_together
 from airflow_cdc.pipeline.apply.resolve_documents import fold_late_documents
-from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
+from airflow_cdc.pipeline.apply.settled import LATE_PLAN, may_have_been_applied, may_meet_markers, without_stale
+from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE, IS_ROW_EVENT, Decoder
 from airflow_cdc.pipeline.microbatch.count_events import Staged
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun, decoder_for
 from airflow_cdc.pipeline.microbatch.reading_earlier import reading_earlier
 from airflow_cdc.pipeline.reconcile.drop_stale import drop_stale, known_of, leave_to_rows
 from airflow_cdc.pipeline.reconcile.fold_documents import drop_known_documents
 from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
-from airflow_cdc.pipeline.reconcile.order_events import order_events
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import REACH, reach_of
+from airflow_cdc.pipeline.reconcile.order_events import comparable, order_events
 from airflow_cdc.pipeline.reconcile.rejoin_transactions import (
     CUT_AT,
     find_awaited_moves,
@@ -35,6 +36,7 @@ from airflow_cdc.pipeline.reconcile.rejoin_transactions import (
     first_part,
     upon_prior,
 )
+from airflow_cdc.pipeline.reconcile.rule import is_tie, may_meet
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import trace_moved_rows
 from airflow_cdc.pipeline.record.delete_markers import newest_per_transaction, read_markers, without_own
 from airflow_cdc.pipeline.spark import sql
@@ -57,8 +59,10 @@ class Unguarded:
     """Row changes that no truncate and no snapshot voids."""
     staged: Staged
     """Counts of all row changes."""
-    late: bool
-    """Whether the table may hold newer events of some keys."""
+    held: bool
+    """Whether the table was there before the microbatch: otherwise it holds nothing that a row change could meet."""
+    has_reads: bool
+    """Whether some events are snapshot reads."""
 
     @property
     def keys(self) -> list[str]:
@@ -71,6 +75,8 @@ class Guarded:
     """A microbatch's row changes after the guard: without stale ones, with those folded again."""
 
     row_changes: DataFrame
+    is_late: bool = False
+    """Whether some keys are known at, behind or among the events of this microbatch."""
     rejoined: bool = False
     """Whether some of them belong to keys whose transaction was cut."""
     stale: int = 0
@@ -82,9 +88,10 @@ class Guarded:
 
     def in_report(self, report: BatchReport) -> BatchReport:
         """Return the report with the guard's counts."""
-        events = replace(report.events, merged=report.events.merged - self.stale, stale=report.events.stale + self.stale)
+        plan = LATE_PLAN if self.is_late else report.merge_plan
         unpaired = report.unpaired_moves - self.paired
-        return replace(report, events=events, unpaired_moves=unpaired, transactions_unjoined=self.unjoined)
+        guarded = replace(without_stale(report, self.stale), merge_plan=plan)
+        return replace(guarded, unpaired_moves=unpaired, transactions_unjoined=self.unjoined)
 
 
 def guard_late_events(asked: Unguarded) -> Guarded:
@@ -94,16 +101,15 @@ def guard_late_events(asked: Unguarded) -> Guarded:
     :raises ArchivedFileMissingError: when a file with its beginning is gone, and the flow's policy is to stop.
     """
     run, live, staged, keys = asked.run, asked.live, asked.staged, asked.keys
+    known = _look_up(asked)
     if asked.decoder.dialect.documents:
-        return _guard_documents(asked) if asked.late else Guarded(row_changes=live)
+        return _guard_documents(asked, known) if known else Guarded(row_changes=live)
     awaited = bool(run.checkpoint.unpaired_moves and staged.has_deletes)
-    if not (asked.late or awaited or staged.unknown):
+    if not (known or awaited or staged.unknown):
         return Guarded(row_changes=live)
-    markers = _markers(run)
-    parted = _parted_moves(asked, markers, awaited=awaited)
+    parted = _parted_moves(asked, _markers(run) if staged.unknown else None, awaited=awaited)
     # Read for the reach and for the table's version; each is a file of the lake's state.
     report_of = cache(run.past.report)
-    known = _look_up(asked, markers) if asked.late else None
     markers = known.markers if known else None
     again = run.microbatch.is_again
     if markers is not None and again:
@@ -112,7 +118,8 @@ def guard_late_events(asked: Unguarded) -> Guarded:
     # A microbatch that is read again was completed when it was new.
     if known and not again:
         of_text = find_parted_transactions(report_of, run.microbatch.number, staged.reach)
-        cut = run.write_down(find_cut_keys(live, known.rows, markers, keys=keys, parted=of_text), "cut")
+        cut = find_cut_keys(live, known.rows, markers, keys=keys, parted=of_text)
+        cut = run.write_down(cut.unionByName(_find_other_events(asked, known.rows)), "cut")
     rejoined, unjoined = _unless_gone(run, partial(_rejoin, asked, report_of, cut=cut, parted=parted))
     live, kept = _without_doubtful_deletes(live, cut if unjoined else None, keys)
     if known is None and rejoined is None:
@@ -130,6 +137,7 @@ def guard_late_events(asked: Unguarded) -> Guarded:
     return Guarded(
         # MERGE and the delete markers each read this frame twice.
         row_changes=run.write_down(fresh, "guarded"),
+        is_late=known is not None,
         rejoined=rejoined is not None,
         stale=stale + kept,
         paired=parted.count() if parted is not None and rejoined is not None else 0,
@@ -147,6 +155,26 @@ def _unless_gone(run: MicrobatchRun, fold: Callable[[], DataFrame | None]) -> tu
         return None, int(gone.facts["keys"])
 
 
+def _find_other_events(asked: Unguarded, rows: DataFrame) -> DataFrame:
+    """Return the keys (and :data:`CUT_AT`) whose row has the position of its row change, and holds other values than that carries: it is
+    of another event at the same position.
+
+    :param rows: what is known of the target's rows.
+    """
+    keys, live = asked.keys, asked.live
+    on = F.expr(f"{sql.same_key('s', 'k', keys)} AND {is_tie('k', 's')}")
+    tied = live.alias("s").join(rows.alias("k"), on, "left_semi")
+    held = asked.run.spark.sql(f"SELECT * FROM {sql.delta(asked.target.uri)}")
+    columns = [name for name in asked.decoder.columns.types if name not in keys and name in held.columns]
+    differs = " OR ".join(
+        f"(NOT coalesce(array_contains(s.{UNAVAILABLE}, {sql.text(name)}), false)"
+        f" AND NOT {comparable(live, name, 's')} <=> {comparable(held, name, 't')})"
+        for name in columns
+    )
+    met = tied.alias("s").join(held.alias("t"), F.expr(f"{sql.same_key('s', 't', keys)} AND ({differs or 'false'})"))
+    return met.select(*[F.col(f"s.{sql.name(key)}") for key in keys], F.expr(f"s.{POSITION}.commit").alias(CUT_AT))
+
+
 def _without_doubtful_deletes(live: DataFrame, cut: DataFrame | None, keys: list[str]) -> tuple[DataFrame, int]:
     """Return the row changes without deletes of keys whose transaction cannot be completed, and the number of those deletes.
 
@@ -160,16 +188,8 @@ def _without_doubtful_deletes(live: DataFrame, cut: DataFrame | None, keys: list
 
 
 def _markers(run: MicrobatchRun) -> DataFrame | None:
-    # Events that were applied before may be older than the retention of any marker.
-    expired = run.state(expired_markers_uri) if run.microbatch.is_again or _may_repeat(run) else None
+    expired = run.state(expired_markers_uri) if may_have_been_applied(run) else None
     return read_markers(run.spark, run.state(delete_markers_uri), except_microbatch=run.microbatch.number, expired_uri=expired)
-
-
-def _may_repeat(run: MicrobatchRun) -> bool:
-    """Return whether the microbatch may hold events that were applied before: copies, files that grew, records without offsets."""
-    numbered = {item.file for item in run.microbatch.offsets}
-    applied = run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets())
-    return any(file.path not in numbered for file in run.microbatch.files) or bool(applied.overlaps(run.microbatch.offsets))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,26 +204,57 @@ class _Known:
     """One per key and transaction, for documents all; None where there are none."""
 
 
-def _look_up(asked: Unguarded, markers: DataFrame | None) -> _Known:
-    """Return what is known of the row changes' keys, materialized: each further read of the target would scan all of it."""
-    run, target, keys = asked.run, asked.target, asked.keys
-    named = [sql.name(key) for key in keys]
+def _look_up(asked: Unguarded) -> _Known | None:
+    """Return what is known of the row changes' keys and may meet their events, materialized: each further read of the target would scan
+    all of it. None where there is nothing, as usual.
+    """
+    if not asked.held:
+        return None
+    run, target = asked.run, asked.target
     flag = [DELETED] if target.flags_deletes else []
-    rows = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}").select(*named, POSITION, OP, PARTITION, OFFSET, VALUE_POSITIONS, *flag)
-    held = run.write_down(rows.join(asked.live.select(*named), keys, "left_semi"), "known")
-    if markers is not None:
-        theirs = markers.join(asked.live.select(*named), keys, "left_semi")
-        documents = asked.decoder.dialect.documents
-        markers = run.write_down(theirs if documents else newest_per_transaction(theirs, keys), "markers")
+    rows = run.spark.sql(f"SELECT * FROM {sql.delta(target.uri)}")
+    ours = (POSITION, OP, PARTITION, OFFSET, VALUE_POSITIONS, *flag)
+    held = run.write_down(_met(asked, rows.select(*map(sql.name, target.keys), *ours)), "known")
+    markers = _known_markers(asked, rows) if may_meet_markers(run, asked.staged, has_reads=asked.has_reads) else None
+    if held.isEmpty() and (markers is None or markers.isEmpty()):
+        return None
     if target.flags_deletes:
         return _Known(rows=held.filter(IS_LIVE), deleted=held.filter(DELETED), markers=markers)
     return _Known(rows=held, deleted=None, markers=markers)
 
 
-def _guard_documents(asked: Unguarded) -> Guarded:
+def _met(asked: Unguarded, known: DataFrame) -> DataFrame:
+    """Return the known states that may meet the events of a row change."""
+    met = may_meet("k", "s", reach_of("s"))
+    if asked.staged.reach.shares_transaction(asked.run.checkpoint.reach):
+        # Of one transaction, known by its text alone, the later part has higher positions.
+        met = "true"
+    changes = asked.live.select(*map(sql.name, asked.keys), POSITION, OFFSET, PARTITION, REACH)
+    return known.alias("k").join(changes.alias("s"), F.expr(f"{sql.same_key('s', 'k', asked.keys)} AND {met}"), "left_semi")
+
+
+def _known_markers(asked: Unguarded, rows: DataFrame) -> DataFrame | None:
+    """Return the delete markers that may meet events.
+
+    A marker of a key that the table holds says nothing: the row came later, or the run that wrote the marker did not merge. Except where
+    the row stayed while others came and went.
+
+    :param rows: of the target.
+    """
+    run, keys = asked.run, asked.keys
+    markers = _markers(run)
+    if markers is None:
+        return None
+    live = rows.filter(IS_LIVE) if asked.target.flags_deletes else rows
+    theirs = _met(asked, markers)
+    gone = theirs.filter(f"{OP} = 'd' AND NOT {DEPENDS}").join(live.select(*map(sql.name, keys)), keys, "left_anti")
+    theirs = theirs.filter(f"{OP} <> 'd' OR {DEPENDS}").unionByName(gone)
+    return run.write_down(theirs if asked.decoder.dialect.documents else newest_per_transaction(theirs, keys), "markers")
+
+
+def _guard_documents(asked: Unguarded, known: _Known) -> Guarded:
     """As :func:`guard_late_events`, for documents: no document takes another's key, but each event may carry a part of the document."""
     run, target, live, keys = asked.run, asked.target, asked.live, asked.keys
-    known = _look_up(asked, _markers(run))
     of_keys = known_of(known.rows, known.markers, known.deleted, keys=keys)
     folded, unjoined = _unless_gone(run, partial(fold_late_documents, run, asked.decoder, live, known=of_keys, target=target))
     others = live if folded is None else live.join(folded.select(*map(sql.name, keys)), keys, "left_anti")
@@ -212,7 +263,8 @@ def _guard_documents(asked: Unguarded) -> Guarded:
     if folded is not None:
         news, old = drop_known_documents(folded, run.rows_of(target), of_keys, keys=keys)
         fresh, stale = fresh.unionByName(news), stale + old.count()
-    return Guarded(row_changes=run.write_down(fresh, "guarded"), rejoined=folded is not None, stale=stale, unjoined=unjoined)
+    row_changes = run.write_down(fresh, "guarded")
+    return Guarded(row_changes=row_changes, is_late=True, rejoined=folded is not None, stale=stale, unjoined=unjoined)
 
 
 def _parted_moves(asked: Unguarded, markers: DataFrame | None, *, awaited: bool) -> DataFrame | None:
@@ -278,9 +330,11 @@ def _touched(everything: DataFrame, *, cut: DataFrame | None, parted: DataFrame 
     wanted = [] if parted is None else [parted.select(*named)]
     if cut is not None:
         # A file that arrives again brings no new event.
-        seen = everything.filter(f"NOT {_IS_NEW}").select(*named, POSITION)
-        new_events = everything.filter(_IS_NEW).join(cut, keys, "left_semi")
-        wanted.append(new_events.join(seen, [*keys, POSITION], "left_anti").select(*named))
+        ours = [*named, POSITION, OP, BEFORE, AFTER]
+        seen = everything.filter(f"NOT {_IS_NEW}").select(*ours).alias("k")
+        new_events = everything.filter(_IS_NEW).join(cut, keys, "left_semi").select(*ours).alias("s")
+        same = " AND ".join(f"s.{name} <=> k.{name}" for name in ours)
+        wanted.append(new_events.join(seen, F.expr(same), "left_anti").select(*named))
     return reduce(DataFrame.unionByName, wanted).distinct()
 
 

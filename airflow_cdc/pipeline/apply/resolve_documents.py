@@ -17,7 +17,8 @@ from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun, decode
 from airflow_cdc.pipeline.microbatch.reading_earlier import reading_earlier
 from airflow_cdc.pipeline.reconcile.fold_documents import fold_documents, keys_to_fold
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, REACH, READS, keep_latest_per_key
-from airflow_cdc.pipeline.reconcile.order_events import is_known_newer, order_events
+from airflow_cdc.pipeline.reconcile.order_events import order_events
+from airflow_cdc.pipeline.reconcile.rule import is_known_newer
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
@@ -51,9 +52,9 @@ def fold_late_documents(
         live.alias("s")
         .join(known.alias("k"), F.expr(sql.same_key("s", "k", keys)))
         .filter(f"k.{VALUE_POSITIONS} IS NOT NULL OR s.{VALUE_POSITIONS} IS NOT NULL")
-        .filter(F.expr(passed) | is_known_newer("k", "s"))
+        .filter(f"({passed}) OR {is_known_newer('k', 's')}")
         # Older events add nothing to a newer, whole document.
-        .filter(F.expr(f"k.{VALUE_POSITIONS} IS NOT NULL") | ~is_known_newer("k", "s"))
+        .filter(f"k.{VALUE_POSITIONS} IS NOT NULL OR NOT ({is_known_newer('k', 's')})")
         .select(*[F.col(f"s.{sql.name(key)}") for key in keys])
         .distinct()
     )

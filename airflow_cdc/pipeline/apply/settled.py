@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from airflow_cdc.model.archive.completeness import ArchivedOffsets
 from airflow_cdc.model.report.batch_report import BatchReport, EventCounts
 from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged, fit_table
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined, quarantine_rejects
@@ -16,6 +17,19 @@ from airflow_cdc.pipeline.microbatch.count_events import Counted, Staged
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.settle.plan_decoding import plan_decoding
 from airflow_cdc.pipeline.target.target_table import TargetTable
+
+LATE_PLAN = "guarded merge: late events"
+"""Merge plan where some events met newer ones of their keys, or ones of their own transaction."""
+ALL_STALE = "nothing to merge: every event is stale"
+"""Merge plan where nothing was news."""
+
+
+def without_stale(report: BatchReport, stale: int) -> BatchReport:
+    """Return a report with so many merged events counted as stale."""
+    if not stale:
+        return report
+    events = replace(report.events, merged=report.events.merged - stale, stale=report.events.stale + stale)
+    return replace(report, events=events, merge_plan=LATE_PLAN)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +127,28 @@ def decoder_of(run: MicrobatchRun, target: TargetTable | None) -> Decoder:
     return plan_decoding(run.spark, run.flow, run.microbatch, target=target, facts=run.facts, epochs=run.epochs)
 
 
-def may_be_late(run: MicrobatchRun, target: TargetTable | None, staged: Staged) -> bool:
-    """Return whether rows or delete markers newer than the microbatch may exist.
+def may_meet_markers(run: MicrobatchRun, staged: Staged, *, has_reads: bool) -> bool:
+    """Return whether a delete marker may stand at or after an event: a marker stands at an event that was applied.
+
+    :param has_reads: whether some events are snapshot reads, whose positions do not compare with all others.
+    """
+    reach, applied = staged.reach, run.checkpoint.reach
+    return has_reads or run.microbatch.is_again or not reach.follows(applied) or reach.shares_transaction(applied)
+
+
+def may_have_been_applied(run: MicrobatchRun) -> bool:
+    """Return whether the microbatch may hold events that were applied before: copies, files that grew, records without offsets.
+
+    They may be older than any marker is kept: then the expired ones are asked too.
+    """
+    numbered = {item.file for item in run.microbatch.offsets}
+    applied = run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets())
+    has_unnumbered = any(file.path not in numbered for file in run.microbatch.files)
+    return run.microbatch.is_again or has_unnumbered or bool(applied.overlaps(run.microbatch.offsets))
+
+
+def may_repeat(run: MicrobatchRun, target: TargetTable | None, staged: Staged) -> bool:
+    """Return whether a log of events may hold some of the microbatch's.
 
     :param target: the target before the microbatch.
     """
@@ -122,4 +156,4 @@ def may_be_late(run: MicrobatchRun, target: TargetTable | None, staged: Staged) 
         return False
     # A table without a checkpoint was filled by another writer, or its state was lost.
     unknown_history = not run.checkpoint.reach.partitions and target.size > 0
-    return unknown_history or staged.reach.may_meet(run.checkpoint.reach)
+    return unknown_history or staged.reach.may_repeat(run.checkpoint.reach)

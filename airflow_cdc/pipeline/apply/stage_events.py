@@ -19,7 +19,7 @@ from airflow_cdc.model.report.batch_report import BatchReport, EventCounts
 from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged
 from airflow_cdc.pipeline.apply.known_snapshots import SnapshotFrames, find_known_snapshots
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
-from airflow_cdc.pipeline.apply.settled import SettledEvents, may_be_late
+from airflow_cdc.pipeline.apply.settled import SettledEvents, may_repeat
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.evidence.find_epochs import find_epochs, may_have_fallen
@@ -127,7 +127,9 @@ def stage_events(
         good = _with_tables_of_truncates(good, whole)
         # One statement truncates several tables at one position.
         identity = (*identity, TABLE)
-    flagged = run.write_down(flag_events(good, identity, reads_among_changes=surveyed.is_mixed), "events")
+    flagged = run.write_down(
+        flag_events(good, identity, columns=list(decoder.columns.types), reads_among_changes=surveyed.is_mixed), "events"
+    )
     staged = count_staged(flagged, cancelled="false", shielded="false")
     once = flagged.filter(f"{REDELIVERED} = 0")
     counted = Counted(surveyed=surveyed, truncates=truncates, staged=staged)
@@ -201,7 +203,7 @@ def leave_out_known(run: MicrobatchRun, target: TargetTable | None, staged: Stag
     :param sieve: None where no event is known.
     """
     counted = staged.counted.staged
-    late = may_be_late(run, target, counted)
+    late = may_repeat(run, target, counted)
     if sieve is None or not late:
         return NewEvents(events=staged.events, late=late)
     events, new = sieve(staged.events)

@@ -40,7 +40,10 @@ def stands_before(snapshot: Snapshot | None, alias: str = "") -> str:
         f"{'' if name in snapshot.last_offsets else f' AND {is_lower}'}"
         for name, begin in sorted(snapshot.begins.items())
     ]
-    placed = f"CASE {' '.join(cases)} ELSE {is_earlier_life(lane, snapshot.life)} AND {is_lower} END" if cases else "false"
+    if not cases:
+        # Files of values, whose records have no offsets of their own.
+        return f"coalesce({is_lower}, false)"
+    placed = f"CASE {' '.join(cases)} ELSE {is_earlier_life(lane, snapshot.life)} AND {is_lower} END"
     return f"coalesce(if({offset} IS NULL, {is_lower}, {placed}), false)"
 
 

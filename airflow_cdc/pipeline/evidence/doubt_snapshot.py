@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.columns import KIND, OFFSET, OP, PARTITION, POSITION, REJECT
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.pipeline.decode.position_literal import position_literal
-from airflow_cdc.pipeline.reconcile.order_events import is_known_newer
+from airflow_cdc.pipeline.reconcile.rule import is_known_newer
 from airflow_cdc.pipeline.spark import sql
 
 
@@ -55,4 +55,4 @@ class Doubts:
         columns = (POSITION, OP, PARTITION, OFFSET)
         reads, rows = mine.select(*named, *columns).alias("s"), self.known.select(*named, *columns).alias("k")
         met = reads.join(rows, F.expr(f"{sql.same_key('s', 'k', keys)} AND NOT s.{PARTITION} <=> k.{PARTITION}"))
-        return bool(met.filter(is_known_newer("k", "s") & ~F.expr(stays)).head(1))
+        return bool(met.filter(f"({is_known_newer('k', 's')}) AND NOT ({stays})").head(1))

@@ -15,7 +15,7 @@ from airflow_cdc.model.columns import BEGAN, OFFSET, OP, OP_IF_ABSENT, PARTITION
 from airflow_cdc.model.operation import FILL, KEEP
 from airflow_cdc.pipeline.decode.decode_events import VALUE_POSITIONS_TYPE
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
-from airflow_cdc.pipeline.reconcile.order_events import is_known_newer
+from airflow_cdc.pipeline.reconcile.rule import is_known_newer
 from airflow_cdc.pipeline.reconcile.value_positions import may_fill, value_position
 from airflow_cdc.pipeline.spark import sql
 
@@ -27,8 +27,6 @@ def drop_stale(
     row_changes: DataFrame, rows: DataFrame, markers: DataFrame | None, keys: Sequence[str], *, deleted: DataFrame | None = None
 ) -> tuple[DataFrame, DataFrame]:
     """Return the row changes that are not stale or still fill in values, and the keys of the stale ones.
-
-    Called only if the microbatch may hold late events, because it joins.
 
     :param rows: the target's rows: the keys, ``__cdc_position``, ``__cdc_op``, ``__cdc_offset`` and ``__cdc_told_at``.
     :param markers: the delete markers: the keys, position, operation and offset; None if there are none.

@@ -15,7 +15,8 @@ from airflow_cdc.model.columns import OP, POSITION, UNAVAILABLE, VALUE_POSITIONS
 from airflow_cdc.pipeline.decode.decode_events import VALUE_POSITIONS_TYPE
 from airflow_cdc.pipeline.decode.mongodb import DOCUMENT, PATCH, PRE_IMAGE
 from airflow_cdc.pipeline.documents.document_functions import fold
-from airflow_cdc.pipeline.reconcile.order_events import ORDER, is_known_newer
+from airflow_cdc.pipeline.reconcile.order_events import ORDER
+from airflow_cdc.pipeline.reconcile.rule import is_known_newer
 from airflow_cdc.pipeline.spark import sql
 
 _LACKS_DOCUMENT = f"({OP} = 'u' AND {DOCUMENT} IS NULL)"

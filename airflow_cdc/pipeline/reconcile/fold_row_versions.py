@@ -38,7 +38,7 @@ from airflow_cdc.pipeline.reconcile.keep_latest_per_key import (
     RECONCILED_COLUMNS,
     REDELIVERED,
 )
-from airflow_cdc.pipeline.reconcile.order_events import ORDER, gathered_in_order
+from airflow_cdc.pipeline.reconcile.order_events import IS_COPY, ORDER, gathered_in_order, with_copies
 from airflow_cdc.pipeline.spark import sql
 
 # trail: numbers of the events that wrote the row, oldest first, beginning with the last one that carried all columns.
@@ -113,6 +113,7 @@ def _key_name(place: int) -> str:
 def _gather(events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, more: Sequence[str]) -> DataFrame:
     """Return one row per key: its events in order as ``delivered``, and without redelivered copies as ``events``."""
     others = [name for name in columns if name not in keys]
+    events = with_copies(events, keys, content=[OP, BEFORE, AFTER])
     event = F.struct(
         # First, because it sorts the events.
         F.col(ORDER).alias("order"),
@@ -125,6 +126,7 @@ def _gather(events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, m
         F.col(ABSENT).alias("absent"),
         F.col(OLD_KEY).alias("old_key"),
         F.col(_VOIDED).alias("voided"),
+        F.col(IS_COPY),
         F.struct(COMMITTED_AT, PARTITION, OFFSET, *[F.col(sql.name(name)) for name in others]).alias("row"),
     )
     delivered = gathered_in_order(events, event).alias("delivered")
@@ -142,7 +144,7 @@ def _own_columns(of_target: str) -> list[Column]:
         OP_IF_ABSENT: F.expr(_operation("absent")),
         COMMITTED_AT: last["row"][COMMITTED_AT],
         PARTITION: last["row"][PARTITION],
-        OFFSET: last["row"][OFFSET],
+        OFFSET: last["order"]["ordinal"]["offset"],
         UNAVAILABLE: F.expr(f"CASE WHEN {of_target} THEN {_ALL_COLUMNS} WHEN NOT begun THEN {_LEFT_TO_TARGET} END"),
         ABSENT: F.expr("element_at(lineage, -1).absent"),
         VALUE_POSITIONS: F.expr(_VALUE_POSITIONS),
@@ -214,10 +216,8 @@ def _last_carried(name: str) -> str:
     return f"try_element_at(filter(lineage, event -> {carries}), -1).row.{sql.name(name)}"
 
 
-# A redelivered copy would be a second row version: keep only the first event of each position.
-_FIRST_DELIVERIES = """
-filter(delivered, (event, place) -> place = 0 OR NOT (event.position <=> delivered[place - 1].position))
-"""
+# A redelivered copy would be a second row version.
+_FIRST_DELIVERIES = "filter(delivered, event -> NOT event.is_copy)"
 
 # SQL of the place (from 1) of the version that a delete or update concerns: the one equal to its before image; else one that does not
 # contradict it (LOBs are NULL there) and agrees in at least one real value; else the oldest, which is the target's own if the target

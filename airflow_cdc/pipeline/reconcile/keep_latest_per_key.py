@@ -46,6 +46,12 @@ HAZARD = "__cdc_hazard"
 IS_LAST = "__cdc_is_last"
 """boolean: whether the event is its key's last."""
 
+
+def reach_of(change: str) -> dict[str, str]:
+    """Return the SQL of the members of :data:`REACH` of a row change, by name, as the rules ask for them; ``change``: alias."""
+    return {name: f"{change}.{REACH}.{name}" for name in ("first", "last", "first_offset", "writes", "deletes", "depends", "began")}
+
+
 RECONCILED_COLUMNS = (POSITION, OP, OP_IF_ABSENT, COMMITTED_AT, PARTITION, OFFSET, UNAVAILABLE, ABSENT, VALUE_POSITIONS, MOVED)
 _BEFORE, _BEFORE_THAT = "__cdc_event_before", "__cdc_event_before_that"
 _FLAGS = "__cdc_flags"
@@ -113,6 +119,9 @@ def _or_false(condition: Column) -> Column:
 def _of_single_event(name: str) -> Column:
     if name in (VALUE_POSITIONS, MOVED):
         return F.lit(None).cast(VALUE_POSITIONS_TYPE if name == VALUE_POSITIONS else MOVED_TYPE)
+    if name == OFFSET:
+        # Of values, the first offset of their file.
+        return F.col(ORDINAL)["offset"]
     return F.col(OP if name == OP_IF_ABSENT else name)
 
 

@@ -18,13 +18,15 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import OFFSET, OP, ORDINAL, PARTITION, POSITION
+from airflow_cdc.model.columns import OP, ORDINAL, PARTITION, POSITION
 from airflow_cdc.pipeline.spark import sql
 
 ORDER = "__cdc_order"
 """struct<position, read int, ordinal>: sorts a key's events; ``read``: 1 for an event that the archive's order places."""
 
-_STREAMED = "__cdc_streamed"
+IS_COPY = "is_copy"
+"""boolean: whether an event is a redelivered copy of an earlier one."""
+_STREAMED, _DIGEST = "__cdc_streamed", "__cdc_digest"
 _PLACED = f"{OP} = 'r' AND {ORDINAL}.offset IS NOT NULL"
 
 
@@ -50,7 +52,7 @@ def order_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes:
         before, behind = F.max(streamed).over(archived_before), F.min(streamed).over(archived_behind)
         # The read's own position compares with what other partitions hold; this partition's order takes precedence.
         fits = F.coalesce(before < F.col(POSITION), F.lit(True)) & F.coalesce(F.col(POSITION) <= behind, F.lit(True))  # noqa: FBT003
-        # As is_known_newer has it between microbatches.
+        # As rule.is_known_newer has it between microbatches.
         is_copy = F.col(POSITION)["commit"] < before["commit"]
         placed_at = F.when(fits | is_copy, F.col(POSITION)).when(behind <= before, _at_most_below(behind)).otherwise(before)
         # Of two reads, the one archived later is newer, whatever its position.
@@ -72,20 +74,29 @@ def _at_most_below(behind: Column) -> Column:
     return F.least(F.col(POSITION), below)
 
 
-def is_known_newer(known: str, change: str) -> Column:
-    """Return whether a key's known state (row or delete marker) is at or after a row change of it: the order across microbatches.
+def with_copies(events: DataFrame, keys: Sequence[str], content: Sequence[str]) -> DataFrame:
+    """Return the events with :data:`IS_COPY`.
 
-    :param known: alias of a frame with ``__cdc_position``, ``__cdc_op``, ``__cdc_partition`` and ``__cdc_offset``.
-    :param change: alias of a frame with the same.
+    Several connectors give one position to all events of a transaction: only if all events of a key and position are equal, those after
+    the first are copies of it. Otherwise each is an event of its own, in the archive's order: a connector that repeats some repeats all
+    that follow, so that the last one is right (docs/explanation/exactness.md#position).
+
+    :param content: columns of which equal events have equal values: operation and images.
     """
-    # Within one lane only: offsets of two partitions, or two lives of a topic, do not compare (docs/adr/0021-number-lives-and-epochs.md).
-    offsets = f"{known}.{PARTITION} <=> {change}.{PARTITION} AND {known}.{OFFSET} IS NOT NULL AND {change}.{OFFSET} IS NOT NULL"
-    # A read's position is never below what was streamed or read before it. Its copy's is, if a connector sent it again after a crash.
-    is_copy = f"({change}.{OP} = 'r' AND {change}.{POSITION}.commit < {known}.{POSITION}.commit)"
-    return F.expr(
-        f"CASE WHEN 'r' IN ({known}.{OP}, {change}.{OP}) AND {offsets} THEN {known}.{OFFSET} >= {change}.{OFFSET} OR {is_copy}"
-        f" ELSE {known}.{POSITION} >= {change}.{POSITION} END"
-    )
+    at_position = Window.partitionBy(*[F.col(sql.name(key)) for key in keys], F.col(POSITION))
+    digest = F.xxhash64(*[F.expr(comparable(events, name)) for name in content])
+    numbered = events.withColumn(_DIGEST, digest).withColumn(IS_COPY, F.row_number().over(at_position.orderBy(ORDINAL)) > 1)
+    alike = F.min(_DIGEST).over(at_position) == F.max(_DIGEST).over(at_position)
+    return numbered.withColumn(IS_COPY, F.col(IS_COPY) & alike).drop(_DIGEST)
+
+
+def comparable(rows: DataFrame, name: str, alias: str = "") -> str:
+    """Return the SQL of a column in a form that Spark compares and hashes.
+
+    :param alias: of the rows; empty: none.
+    """
+    kind, column = rows.schema[name].dataType.simpleString(), f"{alias}.{sql.name(name)}" if alias else sql.name(name)
+    return f"to_json(struct({column}))" if "map<" in kind or "variant" in kind else column
 
 
 def gathered_in_order(events: DataFrame, event: Column) -> Column:

@@ -30,7 +30,8 @@ from airflow_cdc.model.columns import (
 from airflow_cdc.model.operation import KEEP
 from airflow_cdc.model.position.reach import Reach
 from airflow_cdc.model.report.batch_report import BatchReport
-from airflow_cdc.pipeline.reconcile.keep_latest_per_key import REACH
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import REACH, reach_of
+from airflow_cdc.pipeline.reconcile.rule import is_cut
 from airflow_cdc.pipeline.reconcile.value_positions import HAS_UNKNOWN, value_positions
 from airflow_cdc.pipeline.spark import sql
 
@@ -55,16 +56,10 @@ def find_cut_keys(
     :param parted: the cut transactions that only their text identifies.
     """
     ours = [sql.name(key) for key in keys]
-    same_transaction = f"k.{POSITION}.commit BETWEEN s.{REACH}.first.commit AND s.{POSITION}.commit"
-    if parted:
-        same_transaction = f"({same_transaction} OR {parted.may_hold('k', 's')})"
-    two_rows = f"(k.{OP} IN ('d', '{KEEP}') AND s.{REACH}.writes) OR (k.{OP} IN ('c', 'u', '{KEEP}') AND s.{REACH}.deletes)"
-    # States between a depending transaction and older events of its key in the same microbatch.
-    overtaken = f"k.{POSITION} > s.{REACH}.first OR (k.{PARTITION} <=> s.{PARTITION} AND k.{OFFSET} > s.{REACH}.first_offset)"
-    between = f"s.{REACH}.depends AND k.{POSITION} < s.{REACH}.began AND ({overtaken})"
+    is_across = is_cut("k", "s", reach_of("s"), same_transaction=parted.may_hold("k", "s") if parted else "false")
     held = rows.select(*ours, POSITION, OP, PARTITION, OFFSET)
     known = held if markers is None else held.unionByName(markers.select(*ours, POSITION, OP, PARTITION, OFFSET))
-    cut = _cut_at(_on_keys(row_changes, known, keys).filter(f"({same_transaction} AND ({two_rows})) OR ({between})"), keys)
+    cut = _cut_at(_on_keys(row_changes, known, keys).filter(is_across), keys)
     if markers is None:
         return cut
     depending = markers.filter(DEPENDS).select(*ours, POSITION)

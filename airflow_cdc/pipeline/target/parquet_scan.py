@@ -53,7 +53,9 @@ def query(uri: str, delta: Any, fields: Sequence[Mapping[str, Any]], statement: 
 
 
 def create_view(connection: Any, uri: str, delta: Any, *, fields: Sequence[Mapping[str, Any]]) -> None:
-    """Let a connection of DuckDB read the rows of a table as ``cdc``. Parameters and errors are those of :func:`query`."""
+    """Let a connection of DuckDB read the rows of a table as ``cdc``, in place of another one that it has read so. Parameters and errors
+    are those of :func:`query`.
+    """
     files = TableFiles(uri, delta)
     if delta.metadata().partition_columns:
         raise UnreadableError("it is partitioned, and its files lack the columns of the partitions")
@@ -63,12 +65,12 @@ def create_view(connection: Any, uri: str, delta: Any, *, fields: Sequence[Mappi
     listed = ", ".join(map(text, files.names))
     has_vectors = "deletionVectors" in (delta.protocol().reader_features or ())
     options = "union_by_name = true, hive_partitioning = false" + (f", {PLACES}" if has_vectors else "")
-    connection.execute(f"CREATE TEMP VIEW files AS SELECT * FROM read_parquet([{listed}], {options})")
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW files AS SELECT * FROM read_parquet([{listed}], {options})")
     held = {row[0] for row in connection.execute("DESCRIBE files").fetchall()}
     columns = ", ".join(f"{_column(field, held)} AS {name(field['name'])}" for field in fields)
     if has_vectors:
         register_deleted(connection, _deleted(uri, delta, files))
-    connection.execute(f"CREATE TEMP VIEW cdc AS SELECT {columns} FROM files{WITHOUT_DELETED if has_vectors else ''}")
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW cdc AS SELECT {columns} FROM files{WITHOUT_DELETED if has_vectors else ''}")
 
 
 def _column(field: Mapping[str, Any], held: set[str]) -> str:
@@ -121,7 +123,7 @@ def register_deleted(connection: Any, deleted: Iterable[tuple[str, Any]]) -> Non
     """
     import pyarrow as pa
 
-    connection.execute("CREATE TEMP TABLE deleted (file VARCHAR, row BIGINT)")
+    connection.execute("CREATE OR REPLACE TEMP TABLE deleted (file VARCHAR, row BIGINT)")
     for file, rows in deleted:
         connection.register("of_file", pa.table({"row": rows}))
         connection.execute("INSERT INTO deleted SELECT ?, row FROM of_file", [file])

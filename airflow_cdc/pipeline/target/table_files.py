@@ -76,8 +76,10 @@ class TableFiles:
         return name
 
     def register(self, connection: Any) -> None:
-        """Let a connection of DuckDB open the files."""
+        """Let a connection of DuckDB open the files, and no longer those of another table."""
         if self._stored:
+            if _SCHEME in connection.list_filesystems():
+                connection.unregister_filesystem(_SCHEME)
             connection.register_filesystem(self._stored)
 
 

@@ -18,7 +18,7 @@ from airflow_cdc.pipeline.apply.guard_late_events import Guarded, Unguarded, gua
 from airflow_cdc.pipeline.apply.known_snapshots import SnapshotFrames, find_known_snapshots, with_unconfirmed
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
 from airflow_cdc.pipeline.apply.rename_columns import rename_columns
-from airflow_cdc.pipeline.apply.settled import Ready, SettledEvents, decoder_of, may_be_late
+from airflow_cdc.pipeline.apply.settled import ALL_STALE, Ready, SettledEvents, decoder_of
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.evidence.find_epochs import find_epochs, may_have_fallen
@@ -124,17 +124,12 @@ class RowChanges(SettledEvents):
         """Number of good events and truncates."""
         return self.counted.staged.events + self.counted.truncates.good
 
-    @property
-    def late(self) -> bool:
-        """Whether the table may hold newer events of some keys."""
-        return may_be_late(self.run, self.target, self.counted.staged)
-
     def report(self, quarantined: Quarantined, changed: ColumnsChanged) -> BatchReport:
         """Return the report as known before the merge."""
         staged, truncates, snapshots = self.counted.staged, self.counted.truncates, self.snapshots
         return replace(
             self.report_of_events(self._count(quarantined), quarantined.rejects, changed),
-            merge_plan="guarded merge: late events" if self.late else "merge",
+            merge_plan="merge",
             truncated_through=dict(truncates.through),
             reach=staged.reach | truncates.reach,
             pending_snapshots=snapshots.pending,
@@ -169,7 +164,8 @@ class RowChanges(SettledEvents):
         if self.snapshots.ended:
             ended = self.snapshots.ended
             report = with_unconfirmed(run, report, ended, target=target, row_changes=live, tables=self.tables)
-        asked = Unguarded(run=run, decoder=self.decoder, target=target, live=live, staged=staged, late=self.late)
+        held, has_reads = self.target is not None, bool(self.counted.surveyed.reads)
+        asked = Unguarded(run=run, decoder=self.decoder, target=target, live=live, staged=staged, held=held, has_reads=has_reads)
         guarded = guard_late_events(asked)
         report = guarded.in_report(report)
         if run.is_dry:
@@ -180,7 +176,7 @@ class RowChanges(SettledEvents):
             append(run.spark, markers, run.state(delete_markers_uri))
             run.after_effect("delete_markers")
         if guarded.stale == staged.live and not guarded.paired and not voids.rows:
-            return Ready(report=replace(report, merge_plan="nothing to merge: every event is stale"))
+            return Ready(report=replace(report, merge_plan=ALL_STALE))
         return Ready(report=report, merge=partial(self.merge, target, guarded, report))
 
     def merge(self, target: TargetTable, guarded: Guarded, report: BatchReport) -> BatchReport:
@@ -198,10 +194,10 @@ class RowChanges(SettledEvents):
             row_changes=fresh,
             columns=[name for name in fresh.columns if name in target.columns],
             microbatch=run.microbatch.number,
-            late=self.late,
+            late=guarded.is_late,
             vanishing=voids.rows,
             unread=voids.unread.rows if voids.unread else "false",
-            left_out=sorted({*staged.left_out, *staged.from_older_events}) if self.late else staged.left_out,
+            left_out=sorted({*staged.left_out, *staged.from_older_events}) if guarded.is_late else staged.left_out,
             document_columns=run.flow.document_columns,
             within=within,
         )

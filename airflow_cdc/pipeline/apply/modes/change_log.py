@@ -15,6 +15,7 @@ from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
 from airflow_cdc.pipeline.apply.settled import Ready, decoder_of
 from airflow_cdc.pipeline.apply.stage_events import KeptEvents, Sieve, leave_out_known, settle_epochs, stage_events, watch_snapshots
+from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.change_log import without_known
@@ -44,16 +45,18 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> AppendedEvents | 
         tables=tables,
         counted=staged.counted,
         snapshots=snapshots,
-        new=leave_out_known(run, target, named, sieve=_sieve(run, target, tables)),
+        new=leave_out_known(run, target, named, sieve=_sieve(run, target, decoder, tables=tables)),
     )
 
 
-def _sieve(run: MicrobatchRun, target: TargetTable | None, tables: PhysicalTables) -> Sieve | None:
+def _sieve(run: MicrobatchRun, target: TargetTable | None, decoder: Decoder, *, tables: PhysicalTables) -> Sieve | None:
     if target is None:
         return None
 
     def sieve(events: DataFrame) -> tuple[DataFrame, int]:
-        fresh = run.write_down(without_known(events, run.rows_of(target), target.keys, table=tables.column), "fresh")
+        known = run.rows_of(target)
+        columns = list(decoder.columns.types)
+        fresh = run.write_down(without_known(events, known, keys=target.keys, columns=columns, table=tables.column), "fresh")
         return fresh, fresh.count()
 
     return sieve

@@ -63,7 +63,7 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> VersionedEvents |
         tables=tables,
         counted=staged.counted,
         snapshots=snapshots,
-        new=leave_out_known(run, target, staged, sieve=_sieve(run, known, decoder.columns.keys)),
+        new=leave_out_known(run, target, staged, sieve=_sieve(run, known, decoder.columns.keys, columns=list(decoder.columns.types))),
         known=known,
     )
 
@@ -77,12 +77,12 @@ def _events_of_living(run: MicrobatchRun, target: TargetTable | None, known: Dat
     return events.alias("e").join(current.alias("c"), F.expr(sql.same_key("e", "c", target.keys)), "left_semi")
 
 
-def _sieve(run: MicrobatchRun, known: DataFrame | None, keys: Sequence[str]) -> Sieve | None:
+def _sieve(run: MicrobatchRun, known: DataFrame | None, keys: Sequence[str], *, columns: Sequence[str]) -> Sieve | None:
     if known is None:
         return None
 
     def sieve(events: DataFrame) -> tuple[DataFrame, int]:
-        fresh = run.write_down(without_known(events, known, keys, table=TABLE), "fresh")
+        fresh = run.write_down(without_known(events, known, keys=keys, columns=columns, table=TABLE), "fresh")
         return fresh, fresh.count()
 
     return sieve

@@ -132,8 +132,9 @@ def row_changes(how: Fold) -> str:
     return f"SELECT {', '.join(f'{of_source(column)} AS {name(column)}' for column in how.columns)}, {', '.join(ours)} FROM {CHANGES}"
 
 
-_PLACE = f"event, {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {OFFSET}"
-"""Columns of a key's last event."""
+def _place(start: str) -> str:
+    """Return the columns of a key's last event; ``start``: the column that gives its offset, see :attr:`Fold.start`."""
+    return f"event, {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {start} AS {OFFSET}"
 
 
 _OF_ONE_EVENT = f"""1 AS events, 0 AS copies, false AS conflicts, false AS hazard, {OP} = 'd' AS deletes,
@@ -165,7 +166,7 @@ def _of_several(key: str, how: Fold) -> str:
     ({PARTITION} - before_partition) % {LANES} <> 0 AS spreads{link}
   FROM near
 ), last_of_several AS (
-  SELECT {_PLACE},
+  SELECT {_place(how.start)},
   count(*) OVER w AS events, count_if(is_copy) OVER w AS copies, bool_or(coalesce(in_conflict, false)) OVER w AS conflicts,
   bool_or(removes_another) OVER w{_deletes_another_s_values(how)} AS hazard, bool_or({OP} = 'd') OVER w AS deletes,
   bool_or({OP} IN ('c', 'u')) OVER w AS writes, bool_or(coalesce(spreads, false)) OVER w AS spreads,
@@ -184,14 +185,14 @@ def _alone(how: Fold) -> str:
     if how.left_out:
         more += f", {LEFT_OUT}, coalesce({is_link('NULL', 'NULL')}, false) AS is_chain{own_carriers(how.left_out, 'event')}"
     return f"""
-  SELECT {_PLACE}, {_OF_ONE_EVENT}{more}
+  SELECT {_place(how.start)}, {_OF_ONE_EVENT}{more}
   FROM (SELECT found.rowid AS event, found.* FROM {EVENTS} AS found JOIN tallied ON found.rowid = tallied.event AND tallied.events = 1)"""
 
 
 def each_event() -> str:
     """Return the query of all events, each as :data:`CHANGES` would have it if its key had no other."""
     return f"""
-SELECT {_PLACE}, {_OF_ONE_EVENT}{_reads_of_key(_of_event)}, false AS is_unresolved
+SELECT {_place(OFFSET)}, {_OF_ONE_EVENT}{_reads_of_key(_of_event)}, false AS is_unresolved
 FROM (SELECT rowid AS event, * FROM {EVENTS} WHERE NOT is_tombstone)"""
 
 
@@ -326,6 +327,16 @@ SELECT {PARTITION} AS lane, bool_or({TRANSACTION} IS NOT NULL) AS names_gtids, m
   min(CASE WHEN {POSITION}.commit > {position.commit}::{NUMBER} THEN {OFFSET} END) AS behind,
   bool_or({POSITION}.commit > {position.commit}::{NUMBER} AND {OFFSET} IS NULL) AS unplaced
 FROM {EVENTS} WHERE NOT is_tombstone AND {OP} <> 'r' GROUP BY {PARTITION}"""
+
+
+def reach_of(change: str, how: Fold) -> dict[str, str]:
+    """Return the SQL of the members of a row change's reach, by name, as :mod:`airflow_cdc.pipeline.reconcile.rule` asks for them.
+
+    :param change: alias of :data:`CHANGES`.
+    """
+    own = {"first": "first_position", "last": "last_position"} | {each: each for each in ("first_offset", "writes", "deletes")}
+    own |= {"depends": DEPENDS, "began": BEGAN} if how.has_versions else {}
+    return {"depends": "false", "began": "NULL"} | {member: f"{change}.{column}" for member, column in own.items()}
 
 
 def count_changes(rows: str = CHANGES) -> str:

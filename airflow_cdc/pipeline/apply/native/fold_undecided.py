@@ -107,7 +107,7 @@ def _image(texts: Sequence[str | None]) -> Image | None:
 def _fold_latest(how: Fold) -> str:
     """Return the statement that makes the table of the folded keys' changes."""
     values = {of_source(column): f"survivor.{of_source(column)}" for column in how.others}
-    values |= {OP: "fold.op", **{name: f"last.{name}" for name in (COMMITTED_AT, PARTITION, OFFSET)}}
+    values |= {OP: "fold.op", OFFSET: f"last.{how.start}", **{name: f"last.{name}" for name in (COMMITTED_AT, PARTITION)}}
     values |= {name: f"fold.{name}" for name in _COUNTED} | {"conflicts": "false", "hazard": "false"}
     if how.keeps_deleted:
         # The values of the row that was deleted last: an event's, else the target's.

@@ -5,8 +5,10 @@ The rules are those of :mod:`airflow_cdc.pipeline.reconcile.fold_row_versions`, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from airflow_cdc.model.operation import KEEP
@@ -92,7 +94,7 @@ def fold_versions(delivered: Sequence[KeyEvent], *, keeps_deleted: bool = False)
     :param delivered: at least one, in order, with redelivered copies behind their first delivery.
     :param keeps_deleted: whether a key without a row has the values of the row that was deleted last.
     """
-    events = [event for place, event in enumerate(delivered) if not place or event.position != delivered[place - 1].position]
+    events = list(_without_copies(delivered))
     numbered, last = list(enumerate(events, 1)), events[-1]
     in_last = [(number, event) for number, event in numbered if event.transaction == last.transaction]
     held, absent = (_left(numbered, held=is_held) for is_held in (True, False))
@@ -114,6 +116,15 @@ def fold_versions(delivered: Sequence[KeyEvent], *, keeps_deleted: bool = False)
         deletes=any(event.op == "d" for event in events),
         writes=any(event.op in ("c", "u") for event in events),
     )
+
+
+def _without_copies(delivered: Sequence[KeyEvent]) -> Iterator[KeyEvent]:
+    """Yield the events without redelivered copies, as :func:`airflow_cdc.pipeline.reconcile.order_events.with_copies` finds them."""
+    for _, group in groupby(delivered, key=attrgetter("position")):
+        first, *others = group
+        yield first
+        if any((each.op, each.before, each.after) != (first.op, first.before, first.after) for each in others):
+            yield from others
 
 
 def _later(held: _Left, absent: _Left, *, of_deleted: bool) -> int | None:

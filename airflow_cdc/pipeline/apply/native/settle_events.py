@@ -16,7 +16,7 @@ from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, voids_even
 from airflow_cdc.pipeline.apply.native.merge import append_rows, events_for
 from airflow_cdc.pipeline.apply.native.take_plain import LATE, WAYS, NoDoubts, Plain, named_failure
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
-from airflow_cdc.pipeline.apply.settled import Ready, may_be_late
+from airflow_cdc.pipeline.apply.settled import Ready, may_repeat
 from airflow_cdc.pipeline.apply.stage_events import KeptEvents, NewEvents
 from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.evidence.find_epochs import may_have_fallen
@@ -44,7 +44,7 @@ def settle_events(plain: Plain) -> NativeAppend:
     if surveyed.is_mixed:
         raise HandedOver("snapshot reads among changes")
     events = read_all_events(decoder, run.microbatch.archive, threads=plain.threads)
-    if may_be_late(run, plain.target, events.staged) or may_have_fallen(run, decoder, events.staged):
+    if may_repeat(run, plain.target, events.staged) or may_have_fallen(run, decoder, events.staged):
         raise HandedOver(LATE)
     search = SnapshotSearch(run=run, decoder=decoder, surveyed=surveyed, tables=tables)
     settled = NativeAppend(

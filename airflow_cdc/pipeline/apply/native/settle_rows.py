@@ -20,13 +20,14 @@ from airflow_cdc.pipeline.apply.native.bounds import most_touched_bytes, touched
 from airflow_cdc.pipeline.apply.native.flag_deleted import flag_deleted
 from airflow_cdc.pipeline.apply.native.fold import NativeChanges, NativeFold, changes_of, folding
 from airflow_cdc.pipeline.apply.native.for_spark import StagedFold, changes_for_spark, count_for_spark, stage_changes
+from airflow_cdc.pipeline.apply.native.guard import leave_out_stale
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, voids_events
 from airflow_cdc.pipeline.apply.native.in_tasks import fold_in_tasks
 from airflow_cdc.pipeline.apply.native.mark_rows import OF_NEW_TABLE, Marks, UnmarkableError, find_marks, mark_and_add, may_mark
 from airflow_cdc.pipeline.apply.native.merge import append_markers, merge_rows, rows_for
 from airflow_cdc.pipeline.apply.native.table_values import Completed, complete
-from airflow_cdc.pipeline.apply.native.take_plain import LATE, WAYS, NoDoubts, Plain, is_marked, named_failure
-from airflow_cdc.pipeline.apply.settled import Ready
+from airflow_cdc.pipeline.apply.native.take_plain import WAYS, NoDoubts, Plain, is_marked, named_failure
+from airflow_cdc.pipeline.apply.settled import ALL_STALE, Ready, without_stale
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.evidence.find_epochs import may_have_fallen
@@ -108,15 +109,18 @@ def _for_delta_rs(plain: Plain, fold: NativeFold) -> NativeRowChanges:
     if not are_marked and (much := why_for_tasks(run.microbatch)):
         raise HandedOver(much)
     settled = _settled(plain, changes)
-    if settled.late or may_have_fallen(run, decoder, changes.staged):
-        raise HandedOver(LATE)
+    if may_have_fallen(run, decoder, changes.staged):
+        raise HandedOver("the source's log may have gone back")
     if voids_events(run, None if settled.counted.surveyed.reads else changes.staged):
         raise HandedOver("an earlier truncate or snapshot may void some events")
-    completed = _completed(plain.table, run.table, changes.rows, decoder=decoder)
+    rows, stale = changes.rows, 0
+    if target is not None:
+        rows, stale = leave_out_stale(run, fold, plain.table, has_reads=bool(settled.counted.surveyed.reads))
+    completed = _completed(plain.table, run.table, rows, decoder=decoder)
     marks = (_marks(plain.table, target, completed.rows) if target else OF_NEW_TABLE) if are_marked else None
     # Where Spark has staged the row changes, they are in memory here.
     run.after_effect("stage")
-    return replace(settled, completed=completed, marks=marks)
+    return replace(settled, changes=rows, stale=stale, completed=completed, marks=marks)
 
 
 def _completed(table: Any, uri: str, changes: Any, *, decoder: Decoder) -> Completed:
@@ -168,6 +172,8 @@ class NativeRowChanges(RowChanges):
     """The same with the table's values, as of when they were settled."""
     marks: Marks | None = None
     """The table's rows of these keys, as of when they were settled; None where delta-rs copies what it changes."""
+    stale: int = 0
+    """Number of row changes left out: the table, or a delete marker, is newer."""
 
     def fit_target(self) -> tuple[TargetTable | None, ColumnsChanged]:
         """Create the target by delta-rs, or leave it: it has the events' columns."""
@@ -180,14 +186,16 @@ class NativeRowChanges(RowChanges):
         # Fitting the target may have committed to it.
         table = brought_up_to_date(target.uri, target.opened)
         completed = self._completed_for(table, target)
-        report = replace(report, unavailable_unresolved=completed.unresolved)
+        report = replace(without_stale(report, self.stale), unavailable_unresolved=completed.unresolved)
         rows = rows_for(table, completed.rows, list(self.decoder.columns.types), microbatch=run.microbatch.number)
-        if self.counted.staged.has_deletes:
+        if self.counted.staged.has_deletes and self.changes.num_rows:
             # Of the changes, because a row that is kept stands for none of them.
             changes = rows_for(table, self.changes, target.keys, microbatch=run.microbatch.number)
             with named_failure(run, "delta-rs could not append the delete markers"):
                 append_markers(run.state(delete_markers_uri), changes, target.keys)
             run.after_effect("delete_markers")
+        if not completed.rows.num_rows and self.stale:
+            return Ready(report=replace(report, merge_plan=ALL_STALE))
         return Ready(report=report, merge=partial(self._merge, table, rows=rows, target=target, report=report))
 
     def _completed_for(self, table: Any, target: TargetTable) -> Completed:
