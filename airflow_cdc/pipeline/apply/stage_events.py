@@ -127,9 +127,9 @@ def stage_events(
         good = _with_tables_of_truncates(good, whole)
         # One statement truncates several tables at one position.
         identity = (*identity, TABLE)
-    flagged = run.write_down(
-        flag_events(good, identity, columns=list(decoder.columns.types), reads_among_changes=surveyed.is_mixed), "events"
-    )
+    columns = list(decoder.columns.types)
+    flagged = flag_events(good, identity, columns=columns, reads_among_changes=surveyed.is_mixed)
+    flagged = run.write_down(flagged, "events")
     staged = count_staged(flagged, cancelled="false", shielded="false")
     once = flagged.filter(f"{REDELIVERED} = 0")
     counted = Counted(surveyed=surveyed, truncates=truncates, staged=staged)
