@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 from tests.attack.features import Feature
-from tests.attack.records import Logged, Topic
+from tests.attack.records import JUNK, Logged, Topic
 
 
 @dataclass(frozen=True)
@@ -36,29 +36,42 @@ class Archive:
         self.written: list[File] = []
         self.held_back: list[File] = []
         self.to_grow: list[File] = []
+        self.has_grown = False
         self._read = 0
         self._number = 0
 
     def flush(self, *, is_last: bool = False) -> None:
         """Make files of what the topic got, and let most of them come."""
-        records = self._next_records(is_last=is_last)
-        whole, self.to_grow = self.to_grow, []
-        for file in whole:
-            self.write(file)
+        self.grow()
         late, self.held_back = self.held_back, []
-        coming = [*self._files(records), *late]
+        coming = [*self.new_files(is_last=is_last), *late]
         if Feature.LATE in self.features:
             self.random.shuffle(coming)
         for file in coming:
             if not is_last and Feature.LATE in self.features and self.random.random() < 0.35:
                 self.held_back.append(file)
-            elif not is_last and Feature.GROWN in self.features and len(file.records) > 1 and self.random.random() < 0.35:
-                self.write(File(file.path, file.records[: self.random.randrange(1, len(file.records))]))
-                self.to_grow.append(file)
+            elif not is_last and Feature.GROWN in self.features and self.random.random() < 0.35:
+                self.write_part(file)
             else:
                 self.write(file)
         if self.written and Feature.AGAIN in self.features and self.random.random() < 0.5:
             self.copy(self.random.choice(self.written))
+
+    def new_files(self, *, is_last: bool = False) -> list[File]:
+        """Return files of what the topic got, none of which has come; some records at the end may wait for the next ones."""
+        return self._files(self._next_records(is_last=is_last))
+
+    def write_part(self, file: File) -> None:
+        """Let a file come that will grow."""
+        self.write(File(file.path, file.records[: self.random.randrange(1, len(file.records) + 1)]))
+        self.to_grow.append(file)
+
+    def grow(self) -> None:
+        """Let files grow to their whole length."""
+        self.has_grown = bool(self.to_grow)
+        for file in self.to_grow:
+            self.write(file)
+        self.to_grow = []
 
     def copy(self, file: File) -> None:
         """Let a file come again in another folder."""
@@ -106,7 +119,7 @@ class Archive:
         records = [each for each in file.records if each.value is not None] if self.is_sink else file.records
         if not records:
             return
-        lines = [each.value if self.is_sink else each.record(self.topic.name) for each in records]
+        lines = [each.value if self.is_sink or each.value == JUNK else each.record(self.topic.name) for each in records]
         if self.has_companions:
             self._put(file.path.replace(".json", ".keys.json"), [each.key for each in records])
         self._put(file.path, lines)
@@ -114,7 +127,7 @@ class Archive:
         self.written = [each for each in self.written if each.path != file.path] + [file]
 
     def _put(self, path: str, lines: Sequence[object]) -> None:
-        text = "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
+        text = "".join((JUNK if line == JUNK else json.dumps(line, ensure_ascii=False, separators=(",", ":"))) + "\n" for line in lines)
         data = text.encode("utf-8", "surrogatepass")
         place = self.root / path
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,9 @@ from typing import Any
 
 Json = dict[str, Any]
 
+FIRST_COMMIT = 1_700_000_000_000
+"""Time of the log's beginning, in milliseconds; a place in the log is also a number of milliseconds behind it."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -92,7 +95,7 @@ def source_block(dialect: str, table: str, place: Place, *, is_read: bool, is_sh
         "version": "3.5.0.Final",
         "connector": dialect,
         "name": "srv",
-        "ts_ms": 1_700_000_000_000 + place.commit,
+        "ts_ms": FIRST_COMMIT + place.commit,
         "snapshot": place.snapshot,
         "db": "d",
         "table": table,

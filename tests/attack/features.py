@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import Enum
 from random import Random
 
@@ -64,6 +64,8 @@ class Feature(str, Enum):
     """Rows of the table are marked by deletion vectors, as in large tables."""
     SMALL_BATCHES = "small_batches"
     """A run takes several microbatches."""
+    JUNK = "junk"
+    """Some lines break off: their records are in the quarantine, and a replay reads their files again."""
     CRASH = "crash"
     """A run ends after one of its effects."""
     OPTIMIZE = "optimize"
@@ -84,12 +86,16 @@ _CHANCES = {
     Feature.HANDED_ON: 0.3,
     Feature.READS_ABOVE: 0.15,
     Feature.EDGE_KEYS: 0.05,
-    Feature.EDGE_VALUES: 0.15,
+    Feature.EDGE_VALUES: 0.08,
     Feature.FILLERS: 0.2,
     Feature.EQUAL_POSITIONS: 0.15,
     Feature.UNITS: 0.15,
     Feature.NEW_COLUMN: 0.08,
-    Feature.TRUNCATE: 0.04,
+    Feature.TRUNCATE: 0.03,
+    Feature.JUNK: 0.03,
+    Feature.AGAIN: 0.12,
+    Feature.GROWN: 0.12,
+    Feature.CRASH: 0.12,
     Feature.REPAIR: 0.15,
     Feature.EXPIRE: 0.08,
     Feature.SMALL_BATCHES: 0.15,
@@ -105,10 +111,31 @@ _EXCLUDED_BY = {
     # An event that is as late as its delete's marker is old may bring the row back, as documented.
     Feature.EXPIRE: {Feature.LATE, Feature.AGAIN, Feature.RESTART},
 }
+OF_SOURCE = frozenset(
+    {
+        *(
+            Feature.WIDE_KEYS,
+            Feature.TWINS,
+            Feature.BARE,
+            Feature.SINK,
+            Feature.NO_KEYS,
+            Feature.SCATTER,
+            Feature.DECLARED,
+            Feature.KEY_SCHEMA,
+        ),
+        *(Feature.FILLERS, Feature.HANDED_ON, Feature.SNAPSHOT, Feature.CUT, Feature.EQUAL_POSITIONS, Feature.UNITS),
+        *(Feature.FLAG, Feature.MARKED, Feature.SMALL_BATCHES),
+    }
+)
+"""What a source, its layout and its flow are, other than what happens to them; of these the native engine takes all."""
 
 
 def draw(seed: int, allowed: Iterable[Feature]) -> frozenset[Feature]:
     """Return the features of a history."""
     r = Random(f"{seed} features")
-    drawn = {feature for feature in Feature if r.random() < _CHANCES[feature]} & set(allowed)
-    return frozenset(feature for feature in drawn if not drawn & _EXCLUDED_BY.get(feature, set()))
+    return compatible({feature for feature in Feature if r.random() < _CHANCES[feature]} & set(allowed))
+
+
+def compatible(features: Collection[Feature]) -> frozenset[Feature]:
+    """Return features without those that others exclude."""
+    return frozenset(feature for feature in features if not _EXCLUDED_BY.get(feature, set()) & set(features))

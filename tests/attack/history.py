@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from deltalake import DeltaTable
-
+from tests.attack import repairs
 from tests.attack.archive import Archive
 from tests.attack.features import Feature, draw
 from tests.attack.judge import differences
-from tests.attack.runs import Lake, Status
+from tests.attack.runs import Lake, Run, Status
 from tests.attack.source import Source
 from tests.attack.transactions import Transaction
 
@@ -64,8 +63,8 @@ def flow_settings(source: Source, features: frozenset[Feature]) -> dict[str, Any
 class History:
     """A history that goes on step by step."""
 
-    def __init__(self, seed: int, folder: Path, allowed: Collection[Feature] = tuple(Feature), engine: str = "native") -> None:
-        self.seed, self.features = seed, draw(seed, allowed)
+    def __init__(self, seed: int, folder: Path, features: frozenset[Feature], engine: str = "native") -> None:
+        self.seed, self.features = seed, features
         self.random, self.engines = Random(f"{seed} history"), Random(f"{seed} engines")
         self.source = Source(str(seed), self.features)
         has_keys = self.source.record_key != "none"
@@ -74,6 +73,7 @@ class History:
         self.lake = Lake(folder / "archive", folder / "lake", is_marked=Feature.MARKED in self.features)
         self.lake.settings = flow_settings(self.source, self.features)
         self.compared = 0
+        self._rebuilt = 0
 
     def play(self) -> Outcome:
         """Live through all of it; end where a table is wrong, or nothing can be compared any more."""
@@ -104,6 +104,8 @@ class History:
                 self.source.read_again(r.randrange(1, 4))
             if Feature.TRUNCATE in features and r.random() < 0.3:
                 self.source.truncate()
+        if Feature.JUNK in features:
+            self.source.topic.append_junk()
         if Feature.RESTART in features and r.random() < 0.6:
             self.source.topic.send_again(min(r.randrange(1, 7), len(self.source.topic.log)))
 
@@ -115,24 +117,59 @@ class History:
             self.lake.engine = self.engine
         else:
             self.lake.engine = self.engines.choice(["auto", "spark"])
+        if self.archive.has_grown:
+            self.lake.look_at_all()
         crash_after = self.random.randrange(8) if Feature.CRASH in self.features else None
         run = self.lake.apply(crash_after=crash_after)
         if run.status is not Status.DONE:
             return self._outcome(run.status.value, [run.detail])
         return self.compare() or self.go_between()
 
-    def compare(self) -> Outcome | None:
-        """Compare the table with what the archive holds of the source."""
-        rows, unclear = self.source.truth.rows(self.archive.archived)
-        lines = differences(self.lake.table, self.source.key_columns, self.source.columns, rows, unclear)
+    def compare(self, lake: Lake | None = None, as_of: int | None = None) -> Outcome | None:
+        """Compare a table with what the archive holds of the source, up to a commit."""
+        events = self.source.truth.events
+        # The first snapshot is always part of it: the archive knows nothing older.
+        known = {each for each in self.archive.archived if as_of is None or events[each].committed_at <= as_of or events[each].is_snapshot}
+        rows, unclear = self.source.truth.rows(known)
+        lines = differences((lake or self.lake).table, self.source.key_columns, self.source.columns, rows, unclear)
         self.compared += 1
-        return self._outcome(WRONG, lines) if lines else None
+        return self._outcome(WRONG, [*([f"as of {as_of}"] if lake else []), *lines]) if lines else None
 
     def go_between(self) -> Outcome | None:
         """Do what others do to a table between two runs."""
-        if Feature.OPTIMIZE in self.features and self.lake.table.exists():
-            DeltaTable(str(self.lake.table)).optimize.compact()
-        return None
+        if Feature.OPTIMIZE in self.features:
+            repairs.compact(self.lake)
+        if Feature.EXPIRE in self.features:
+            repairs.expire_markers(self.lake)
+        return self.repair() if Feature.REPAIR in self.features else None
+
+    def repair(self) -> Outcome | None:
+        """Read parts of the archive again; the table stays as it is."""
+        moments = sorted({self.source.truth.events[serial].committed_at for serial in self.archive.archived})
+        half = self.random.choice(moments)
+        again: list[Callable[[], Run]] = [
+            lambda: repairs.replay(self.lake),
+            lambda: repairs.reprocess_range(self.lake),
+            lambda: repairs.reprocess_range(self.lake, None, half),
+            lambda: repairs.reprocess_range(self.lake, half, None),
+        ]
+        choice = self.random.randrange(6)
+        if choice >= len(again):
+            return self.rebuild(half if choice == len(again) else None)
+        # A reprocessing that only Spark does would leave its plan for the next run.
+        run = Run(Status.DONE) if self.engine == "native" else again[choice]()
+        return self.compare() if run.status is Status.DONE else self._outcome(run.status.value, [run.detail])
+
+    def rebuild(self, as_of: int | None = None) -> Outcome | None:
+        """Build the table anew, and compare it with the source as it was behind a commit."""
+        self._rebuilt += 1
+        other = Lake(self.lake.archive, self.lake.root.with_name(f"rebuilt{self._rebuilt}"), self.lake.settings)
+        run = repairs.rebuild_into(self.lake, other.root, as_of)
+        if run.status is Status.NEEDS_SPARK:
+            return None
+        if run.status is not Status.DONE:
+            return self._outcome(run.status.value, [f"rebuild as of {as_of}", run.detail])
+        return self.compare(other, as_of)
 
     def _outcome(self, status: str, lines: Collection[str] = ()) -> Outcome:
         source = self.source
@@ -145,7 +182,7 @@ class History:
 def play(seed: int, folder: Path, allowed: Collection[Feature] = tuple(Feature), engine: str = "native") -> Outcome:
     """Play one history in a folder, which stays if the history fails."""
     shutil.rmtree(folder, ignore_errors=True)
-    outcome = History(seed, folder, allowed, engine).play()
+    outcome = History(seed, folder, draw(seed, allowed), engine).play()
     if not outcome.is_failure:
         shutil.rmtree(folder, ignore_errors=True)
     return outcome

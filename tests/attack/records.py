@@ -14,6 +14,7 @@ from tests.attack.columns import Column
 from tests.attack.dialects import Json
 
 TIMESTAMP = 1_700_000_000_000
+JUNK = "{half a line"
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,13 @@ class Topic:
         """Write the last records again, as a restarted connector does."""
         for each in self.log[-count:] if count else []:
             value = copy.deepcopy(each.value)
-            if value is not None:
+            if isinstance(value, dict):
                 (value["payload"] if self.has_schemas else value)["ts_ms"] += 60_000
             self._place(replace(each, value=value))
+
+    def append_junk(self) -> None:
+        """Write a record of which a sink's line breaks off."""
+        self._place(Logged(None, 0, self.pick(self.partitions), 0, None, JUNK))
 
     def _place(self, logged: Logged) -> None:
         self.log.append(replace(logged, offset=self._ends[logged.partition]))

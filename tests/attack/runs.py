@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_cdc.flows_file import read_flows
-from airflow_cdc.model.errors import CdcError
+from airflow_cdc.model.errors import CdcError, RejectReason, UnexpectedError
 from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome
 from airflow_cdc.pipeline.run.apply_archive import apply_archive
@@ -41,7 +42,7 @@ class Status(str, Enum):
     REFUSED = "refused"
     """The flow stopped with an error of ours."""
     REJECTED = "rejected"
-    """Records are in the quarantine."""
+    """Records are in the quarantine that are whole."""
     MISCOUNTED = "miscounted"
     BROKEN = "broken"
     """An error that nobody meant to raise."""
@@ -57,7 +58,10 @@ class Run:
 
 
 def _no_spark() -> SparkSession:
-    raise NeedsSpark
+    asking = [
+        frame for frame in traceback.extract_stack() if "/airflow_cdc/pipeline/" in frame.filename and "/spark/" not in frame.filename
+    ]
+    raise NeedsSpark(f"NeedsSpark: {Path(asking[-1].filename).name}: {asking[-1].name}" if asking else "NeedsSpark")
 
 
 @cache
@@ -75,7 +79,7 @@ def _one_spark() -> SparkSession:
 
 
 @contextmanager
-def _large_from(size: int | None) -> Iterator[None]:
+def large_from(size: int | None) -> Iterator[None]:
     """Mark rows by deletion vectors in tables from this size on."""
     usual = alter_table.DELETION_VECTORS_FROM_BYTES
     try:
@@ -110,20 +114,28 @@ class Lake:
     def session(self) -> SparkSession:
         return late_session(_no_spark, master="local[1]") if self.engine == "native" else _one_spark()
 
+    def look_at_all(self) -> None:
+        """Let the next run look at every file, as the first of each hour does: a folder's own time does not show that a file in it grew."""
+        for remembered in self.root.glob("_cdc/archives/**/looked.json"):
+            remembered.unlink()
+
     def apply(self, *, crash_after: int | None = None) -> Run:
         """Run once. A run that crashes is begun anew, as a retry does."""
+        crashing = None if crash_after is None else self.apply_until(crash_after)
+        return crashing or self._run(lambda effect: None)
+
+    def apply_until(self, effect: int) -> Run | None:
+        """Run, and crash behind an effect; None: so it ended."""
         effects = iter(range(10_000))
 
-        def crash(effect: str) -> None:
-            if next(effects) == crash_after:
-                raise Crash(effect)
+        def crash(name: str) -> None:
+            if next(effects) == effect:
+                raise Crash(name)
 
-        if crash_after is not None:
-            try:
-                return self._run(crash)
-            except Crash:
-                pass
-        return self._run(lambda effect: None)
+        try:
+            return self._run(crash)
+        except Crash:
+            return None
 
     def _run(self, after_effect: Any) -> Run:
         lines: list[str] = []
@@ -132,22 +144,23 @@ class Lake:
             self.session, str(self.archive), str(self.root), self.flows, progress=lines.append, after_effect=after_effect, engine=engine
         )
         try:
-            with _large_from(0 if self.is_marked else None):
+            with large_from(0 if self.is_marked else None):
                 report = apply_archive(run)
         except NeedsSpark:
             return Run(Status.NEEDS_SPARK, _reason(lines))
         return _judge(report, lines)
 
 
-def attempt(do: Any) -> Run:
-    """Return how an operation of another kind ended."""
+def attempt(do: Callable[[], Run | None]) -> Run:
+    """Return how an operation of another kind ended; one that returns None had nothing to do."""
     try:
-        do()
-    except NeedsSpark:
-        return Run(Status.NEEDS_SPARK)
+        return do() or Run(Status.DONE)
+    except NeedsSpark as asked:
+        return Run(Status.NEEDS_SPARK, str(asked))
     except CdcError as error:
-        return Run(Status.REFUSED, str(error))
-    return Run(Status.DONE)
+        # Errors of ours wrap what was raised below them.
+        needs_spark = "NeedsSpark" in str(error) or isinstance(error.__cause__, NeedsSpark)
+        return Run(Status.NEEDS_SPARK if needs_spark else Status.REFUSED, str(error))
 
 
 def judge_report(report: ApplyReport) -> Run:
@@ -161,7 +174,8 @@ def _judge(report: ApplyReport, lines: list[str]) -> Run:
             return _failed(flow, lines)
         if flow.events.accounted() != flow.events.read:
             return Run(Status.MISCOUNTED, str(flow.events))
-        if flow.events.rejected:
+        reasons = {reason for batch in flow.batches for reason in batch.rejects}
+        if reasons - {RejectReason.MALFORMED_JSON.value}:
             return Run(Status.REJECTED, "; ".join(flow.reject_lines()))
     return Run(Status.DONE, engines=frozenset(batch.engine for flow in report.flows for batch in flow.batches))
 
@@ -170,14 +184,10 @@ def _failed(flow: FlowOutcome, lines: list[str]) -> Run:
     error = flow.error or {}
     if "NeedsSpark" in str(error):
         return Run(Status.NEEDS_SPARK, _reason(lines))
-    text = f"{error.get('type')}: {error.get('message')}"
-    kind = str(error.get("type"))
-    import airflow_cdc.model.errors as ours
-
-    is_ours = isinstance(getattr(ours, kind, None), type) and issubclass(getattr(ours, kind), CdcError)
-    return Run(Status.REFUSED if is_ours else Status.BROKEN, text)
+    is_ours = error.get("type") != UnexpectedError.__name__
+    return Run(Status.REFUSED if is_ours else Status.BROKEN, f"{error.get('type')}: {error.get('message')}")
 
 
 def _reason(lines: list[str]) -> str:
-    named = [line for line in lines if "Spark" in line and "NeedsSpark" not in line]
-    return named[-1].split(": ", 1)[-1][:200] if named else " / ".join(lines[-4:])
+    named = [line.split(": ", 1)[-1][:200] for line in lines if "Spark" in line]
+    return next(iter(named), "")

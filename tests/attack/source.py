@@ -144,7 +144,7 @@ class Source:
 
     def _read(self, key: Key, place: Place) -> None:
         self.transaction += 1
-        serial = self.truth.add(self.transaction, {key: self.rows[key]}, place.commit)
+        serial = self.truth.add(self.transaction, {key: self.rows[key]}, place.commit, is_snapshot=place.snapshot != "incremental")
         self._emit(serial, Change("r", None, (key, self.rows[key]), place))
 
     def truncate(self) -> None:

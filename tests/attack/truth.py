@@ -23,6 +23,8 @@ class Event:
     empties_table: bool = False
     committed_at: int = 0
     """Place of the commit in the log, which is also its time, in milliseconds."""
+    is_snapshot: bool = False
+    """Whether it is a read of the initial snapshot."""
 
 
 @dataclass
@@ -33,9 +35,9 @@ class Truth:
     handed_on: dict[int, Effects] = field(default_factory=dict)
     """By transaction: the final rows of keys that it handed on between rows. Single events of it do not show them."""
 
-    def add(self, transaction: int, effects: Effects, committed_at: int, *, empties_table: bool = False) -> int:
+    def add(self, transaction: int, effects: Effects, committed_at: int, *, empties_table: bool = False, is_snapshot: bool = False) -> int:
         """Return the number of a new event."""
-        self.events.append(Event(len(self.events), transaction, effects, empties_table, committed_at))
+        self.events.append(Event(len(self.events), transaction, effects, empties_table, committed_at, is_snapshot))
         return len(self.events) - 1
 
     def rows(self, archived: Collection[int]) -> tuple[dict[Key, Row], set[Key]]:
