@@ -103,12 +103,16 @@ _CHANCES = {
 _EXCLUDED_BY = {
     # Without an order in one partition, nothing tells which of two changes with one position came last.
     Feature.EQUAL_POSITIONS: {Feature.SCATTER, Feature.DECLARED, Feature.KEY_SCHEMA},
+    # In another partition, a position above that of the change is all that there is of such a read.
+    Feature.READS_ABOVE: {Feature.SCATTER, Feature.KEY_SCHEMA},
     # Nothing in such events shows what an update's or a delete's declared key was.
     Feature.FILLERS: {Feature.SCATTER, Feature.DECLARED},
     # A schema is in no record.
     Feature.UNITS: {Feature.BARE},
     Feature.NEW_COLUMN: {Feature.BARE},
     # An event that is as late as its delete's marker is old may bring the row back, as documented.
+    # Tables that keep history are rebuilt, and not read again in place.
+    Feature.REPAIR: {Feature.FLAG},
     Feature.EXPIRE: {Feature.LATE, Feature.AGAIN, Feature.RESTART},
 }
 OF_SOURCE = frozenset(

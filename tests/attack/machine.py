@@ -130,12 +130,12 @@ class ArchiveAndLake(RuleBasedStateMachine):
         if self.has_begun:
             self._fail(self.history.rebuild())
 
-    @precondition(lambda self: self.has_begun)
+    @precondition(lambda self: self.has_begun and Feature.FLAG not in self.history.features)
     @rule()
     def reprocess(self) -> None:
         self._repaired(repairs.reprocess_range(self.lake))
 
-    @precondition(lambda self: self.has_begun)
+    @precondition(lambda self: self.has_begun and Feature.FLAG not in self.history.features)
     @rule()
     def replay(self) -> None:
         self._repaired(repairs.replay(self.lake))
