@@ -7,12 +7,13 @@ import datetime as dt
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from decimal import Context, Decimal
 from random import Random
 from typing import Any
 
 Json = dict[str, Any]
 
+_EXACT = Context(prec=60)
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 (a TIMESTAMP_NTZ has no zone)
 _DAY_ZERO = dt.date(1970, 1, 1).toordinal()
 
@@ -63,10 +64,12 @@ def _decimal(precision: int, scale: int, *, is_signed: bool = True) -> Column:
     }
 
     def draw(r: Random) -> Decimal:
-        near = 10 ** (precision - 1) + r.randrange(3)
         low = -top if is_signed else 0
-        number = r.choice([0, 1, top, top - 1, near, near, r.randrange(low, top), r.randrange(100), *([-1, -top] if is_signed else [])])
-        return Decimal(number).scaleb(-scale) if scale == 0 else Decimal(f"{number}e-{scale}")
+        edges = [0, 1, top, top - 1, *([-1, -top] if is_signed else [])]
+        # Numbers near each other and odd, of which a float holds none.
+        near = 10 ** (precision - 1) + r.randrange(1_000)
+        number = r.choice([r.choice(edges), near, near, r.randrange(low, top), r.randrange(100)])
+        return Decimal(number).scaleb(-scale, _EXACT)
 
     def encode(value: Decimal) -> str:
         sign, digits, exponent = value.as_tuple()
@@ -200,3 +203,8 @@ _ZEROS = {
 def zero(kind: str) -> Any:
     """Return a kind's value that programs write where there is none."""
     return _ZEROS.get(kind, Decimal(0))
+
+
+def sql_type(of: Column) -> str:
+    """Return the type that a table's column has."""
+    return of.declared if isinstance(of.declared, str) else of.declared["type"]

@@ -12,7 +12,7 @@ from typing import Any
 from tests.attack import repairs
 from tests.attack.archive import Archive
 from tests.attack.features import Feature, draw
-from tests.attack.judge import differences
+from tests.attack.judge import differences, not_found
 from tests.attack.runs import Lake, Run, Status
 from tests.attack.source import Source
 from tests.attack.transactions import Transaction
@@ -65,7 +65,7 @@ class History:
 
     def __init__(self, seed: int, folder: Path, features: frozenset[Feature], engine: str = "native") -> None:
         self.seed, self.features = seed, features
-        self.random, self.engines = Random(f"{seed} history"), Random(f"{seed} engines")
+        self.random, self.engines, self.queries = (Random(f"{seed} {use}") for use in ("history", "engines", "queries"))
         self.source = Source(str(seed), self.features)
         has_keys = self.source.record_key != "none"
         self.archive = Archive(str(seed), folder / "archive", self.source.topic, self.features, has_keys=has_keys)
@@ -133,6 +133,9 @@ class History:
         rows, unclear = self.source.truth.rows(known)
         lines = differences((lake or self.lake).table, self.source.key_columns, self.source.columns, rows, unclear)
         self.compared += 1
+        if rows and not lines:
+            sure = {key: row for key, row in rows.items() if key not in unclear}
+            lines = not_found((lake or self.lake).table, self.source.columns, sure, self.queries) if sure else []
         return self._outcome(WRONG, [*([f"as of {as_of}"] if lake else []), *lines]) if lines else None
 
     def go_between(self) -> Outcome | None:

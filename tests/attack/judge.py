@@ -7,15 +7,17 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from tests.attack.columns import Column
+from tests.attack.columns import Column, sql_type
 from tests.attack.truth import Key, Row
 
 _MOST_LINES = 12
+_QUOTE = "'"
 
 
 def rows_of(table: Path) -> list[dict[str, Any]]:
@@ -31,6 +33,23 @@ def differences(
 ) -> list[str]:
     """Return a line for each key that a table has wrongly."""
     return _compare(rows_of(table), key_columns, columns, expected, unclear)
+
+
+def not_found(table: Path, columns: Sequence[Column], expected: Mapping[Key, Row], r: Random) -> list[str]:
+    """Return a line if a query for one of a row's values, chosen at random, does not find it: readers skip files by their statistics."""
+    names = {each.name: place for place, each in enumerate(columns)}
+    key, row = r.choice(list(expected.items()))
+    values = dict(row) | {name: key[place] for name, place in names.items() if place < len(key)}
+    asked = [name for name in names if isinstance(values.get(name), int | Decimal | str) and "\0" not in str(values[name])]
+    if not asked:
+        return []
+    name = r.choice(asked)
+    value = values[name]
+    text = f"'{value.replace(_QUOTE, _QUOTE * 2)}'" if isinstance(value, str) else str(value).lower()
+    if isinstance(value, Decimal):
+        text = f"CAST('{value:f}' AS {sql_type(columns[names[name]])})"
+    answer = QueryBuilder().register("t", DeltaTable(str(table))).execute(f'SELECT 1 FROM t WHERE "{name}" = {text}')
+    return [] if pa.table(answer.read_all()).num_rows else [f"no row is found by {name} = {_shown(value)}"]
 
 
 def _compare(
