@@ -20,7 +20,7 @@ from airflow_cdc.pipeline.apply.resolve_documents import fold_late_documents
 from airflow_cdc.pipeline.apply.settled import LATE_PLAN, may_have_been_applied, may_meet_markers, without_stale
 from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE, IS_ROW_EVENT, Decoder
 from airflow_cdc.pipeline.microbatch.count_events import Staged
-from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun, decoder_for
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun, decoder_across, decoder_for
 from airflow_cdc.pipeline.microbatch.reading_earlier import reading_earlier
 from airflow_cdc.pipeline.reconcile.drop_stale import drop_stale, known_of, leave_to_rows
 from airflow_cdc.pipeline.reconcile.fold_documents import drop_known_documents
@@ -304,9 +304,8 @@ def _rejoin(
     if first is None:
         return None
     columns = list(decoder.columns.types)
-    here = _events(run, decoder)
     with reading_earlier(run, reduce(DataFrame.unionByName, concerned).select(*named)):
-        everything = run.write_down(_with_earlier(asked, here, first), "everything")
+        everything = run.write_down(_with_earlier(asked, first), "everything")
     theirs = everything.join(_touched(everything, cut=cut, parted=parted, keys=keys), keys, "left_semi")
     folded = run.write_down(fold_row_versions(theirs, keys, columns, keeps_deleted=target.flags_deletes), "rejoined")
     prior = _rows_before(run, target, first, report_of=report_of)
@@ -316,11 +315,12 @@ def _rejoin(
     return run.write_down(traced.select(*map(sql.name, asked.live.columns)), "outcome")
 
 
-def _with_earlier(asked: Unguarded, here: DataFrame, first: int) -> DataFrame:
+def _with_earlier(asked: Unguarded, first: int) -> DataFrame:
     """Return the microbatch's events, marked by :data:`_IS_NEW`, and all events since an earlier microbatch; ordered."""
-    run, decoder = asked.run, asked.decoder
-    ours = here.withColumn(_IS_NEW, F.lit(True))  # noqa: FBT003
-    earlier = [_events_of(run, part, decoder).withColumn(_IS_NEW, F.lit(False)) for part in _earlier(run, first)]  # noqa: FBT003
+    run, parts = asked.run, _earlier(asked.run, first)
+    decoder = decoder_across(asked.decoder, run.flow, parts)
+    ours = _events(run, decoder).withColumn(_IS_NEW, F.lit(True))  # noqa: FBT003
+    earlier = [_events_of(run, part, decoder).withColumn(_IS_NEW, F.lit(False)) for part in parts]  # noqa: FBT003
     return order_events(reduce(DataFrame.unionByName, [ours, *earlier]), asked.keys, reads_among_changes=True)
 
 

@@ -195,7 +195,7 @@ class Decoder:
     @property
     def hashed_columns(self) -> list[str]:
         """The columns of :data:`BEFORE` and :data:`AFTER`, in order. Left out: keys, and columns whose equal values may differ as text."""
-        return [name for name in self._image_columns if name not in {*self.columns.keys, *self.columns.altered}]
+        return [name for name in self._image_columns if name not in {*self.columns.keys, *self.columns.by_schema}]
 
     @cached_property
     def _key_struct(self) -> str:

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from airflow_cdc.model.state.microbatch import Microbatch, read_together
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.locate.epoch_begins import OF_LOG
-from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun, decoder_for
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun, decoder_across, decoder_for
 
 
 def events_between(run: MicrobatchRun, decoder: Decoder, first: int, last: int | None) -> list[DataFrame]:
@@ -17,10 +17,9 @@ def events_between(run: MicrobatchRun, decoder: Decoder, first: int, last: int |
 
     :param last: None: to the end of the log.
     """
-    return [
-        decoder_for(decoder, each).events(replace(run, microbatch=each).lines()).filter(OF_LOG)
-        for each in read_together(_microbatches_between(run, first, last))
-    ]
+    earlier = read_together(_microbatches_between(run, first, last))
+    across = decoder_across(decoder, run.flow, earlier)
+    return [decoder_for(across, each).events(replace(run, microbatch=each).lines()).filter(OF_LOG) for each in earlier]
 
 
 def _microbatches_between(run: MicrobatchRun, first: int, last: int | None) -> list[Microbatch]:

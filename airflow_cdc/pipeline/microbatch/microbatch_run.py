@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.operation import ROW_OPERATIONS
 from airflow_cdc.model.places import staging_uri
 from airflow_cdc.model.position.epochs import Epochs
 from airflow_cdc.model.report.batch_report import BatchReport
@@ -23,6 +24,8 @@ from airflow_cdc.model.state.microbatch import Microbatch
 from airflow_cdc.model.storage import store_of
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.physical_tables import tables_of
+from airflow_cdc.pipeline.decode.renamed_columns import under_new_names
+from airflow_cdc.pipeline.decode.schema_types import read_across
 from airflow_cdc.pipeline.locate.file_parts import read_microbatch
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.spark.session import compile_for_table, noted, transaction
@@ -35,6 +38,18 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 
 _STAGED = {"parquet.enable.dictionary": "false", "compression": "lz4_raw"}
 """Staged files are read twice and then removed: dictionaries and better compression would cost more than they save."""
+
+
+def decoder_across(decoder: Decoder, flow: CdcFlow, earlier: Sequence[Microbatch]) -> Decoder:
+    """Return the decoder that reads the events of earlier microbatches too, each event by its own schema."""
+    rows = {operation.value for operation in ROW_OPERATIONS}
+    theirs = [shape for each in earlier for shape in each.shapes if shape.topic == flow.topic]
+    shapes = [
+        under_new_names(shape, decoder.columns.renames)
+        for shape in (*decoder.shapes, *theirs)
+        if shape.kind in rows and not decoder.foreign.holds(shape)
+    ]
+    return replace(decoder, columns=read_across(decoder.columns, shapes, flow))
 
 
 def decoder_for(decoder: Decoder, microbatch: Microbatch) -> Decoder:

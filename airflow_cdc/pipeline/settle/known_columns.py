@@ -11,8 +11,6 @@ from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.column_origin import Origin
 from airflow_cdc.model.flow.source_schema import SourceSchema
 from airflow_cdc.pipeline.decode.renamed_columns import formerly
-from airflow_cdc.pipeline.decode.source_columns import common_type_of
-from airflow_cdc.pipeline.decode.types.column_types import reads_alike
 from airflow_cdc.pipeline.decode.types.connect_types import FORMERLY, ColumnType, column_type, is_encoded, is_field
 from airflow_cdc.pipeline.survey.source_facts import SourceFacts
 
@@ -85,15 +83,7 @@ def _today(fields: Mapping[str, Sequence[Mapping[str, Any]]], renames: Mapping[s
 def _rule(name: str, fields: Sequence[Mapping[str, Any]], connector: str) -> ColumnType | None:
     """Return the rule that reads the values of all definitions, None where no single rule does."""
     rules = [column_type({**each, "field": name}, connector) for each in fields]
-    if len({is_encoded(each) for each in fields}) > 1:
-        return None
-    common = common_type_of(rules)
-    widest = next((rule for rule in rules if rule.sql_type == common), None)
-    # One Spark type may have several encodings: micro- and milliseconds since 1970.
-    names = {(each.get("name"), (each.get("parameters") or {}).get("scale")) for each in fields if is_encoded(each)}
-    if widest is None or len(names) > 1:
-        return None
-    return widest if all(reads_alike(widest.sql_type, rule.sql_type) for rule in rules) else None
+    return next((rule for rule in rules if all(map(rule.reads, rules))), None)
 
 
 def spelling(each: Mapping[str, Any]) -> str:

@@ -13,16 +13,9 @@ from airflow_cdc.model.errors import SchemaChangeError, TypesUnknownError
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
 from airflow_cdc.model.flow.column_origin import ENCODED_COMMENT, GUESSED_COMMENT, TOPIC_COMMENT, Origin, TypeReport
 from airflow_cdc.pipeline.decode.renamed_columns import formerly, under_new_names
-from airflow_cdc.pipeline.decode.source_columns import (
-    SourceColumns,
-    column_names,
-    image_fields,
-    is_schema,
-    is_single,
-    member_names,
-    resolve_columns,
-    schema_types,
-)
+from airflow_cdc.pipeline.decode.resolve_columns import resolve_columns
+from airflow_cdc.pipeline.decode.schema_types import bare_names, schema_types
+from airflow_cdc.pipeline.decode.source_columns import SourceColumns, column_names, image_fields, is_schema, is_single, member_names
 from airflow_cdc.pipeline.decode.types.connect_types import STRING, ColumnType, is_encoded
 from airflow_cdc.pipeline.decode.types.suspicions import Suspicion, find_suspicions
 from airflow_cdc.pipeline.settle.images import Images
@@ -77,9 +70,10 @@ def settle_columns(source: Source, images: Callable[[Sequence[str]], Images]) ->
     """
     flow, rows, table = source.flow, source.rows, source.table
     from_events = schema_types(rows, flow)
-    names = [name for name in column_names(rows) if name not in {*flow.columns, *from_events}]
+    bare = set(bare_names(rows))
+    names = [name for name in column_names(rows) if name not in flow.columns and (name in bare or name not in from_events)]
     known = known_columns(flow, names, source.connector, source.facts, source.renames)
-    others = [name for name in names if name not in known.types]
+    others = [name for name in names if name not in known.types and name not in from_events]
 
     images_now = cache(lambda: images(others))
     of_topic = schema_topic_columns(flow, rows, table, source.changes, images_now, names=others)
@@ -112,7 +106,7 @@ def settle_columns(source: Source, images: Callable[[Sequence[str]], Images]) ->
     comments = {
         **dict.fromkeys(guess.types, GUESSED_COMMENT),
         **dict.fromkeys(of_topic.encoded, TOPIC_COMMENT),
-        **dict.fromkeys({*known.spelled, *encoded}, ENCODED_COMMENT),
+        **dict.fromkeys({*known.spelled.keys() - from_events.keys(), *encoded}, ENCODED_COMMENT),
     }
     doubts = {name: doubt.evidence for name, doubt in guess.doubts.items()}
     reports = {

@@ -9,7 +9,7 @@ from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flow.column_origin import Origin, TypeReport
 from airflow_cdc.model.flow.source_schema import SourceSchema, SourceSchemas
 from airflow_cdc.model.state.lake import FlowState, archives_in, flows_in
-from airflow_cdc.pipeline.decode.source_columns import common_type_of
+from airflow_cdc.pipeline.decode.schema_types import common_type_of
 from airflow_cdc.pipeline.decode.types.connect_types import column_type, is_encoded
 from airflow_cdc.pipeline.settle.known_columns import spelling
 from airflow_cdc.pipeline.spark.storage import file_system

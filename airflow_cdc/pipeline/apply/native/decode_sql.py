@@ -18,15 +18,27 @@ from airflow_cdc.pipeline.apply.native.left_out import HAS_BEFORE, LEFT_OUT, is_
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.event_place import INITIAL
 from airflow_cdc.pipeline.decode.mongodb import KEY_MEMBER
-from airflow_cdc.pipeline.decode.source_columns import is_schema
+from airflow_cdc.pipeline.decode.schema_types import DEFINITION
+from airflow_cdc.pipeline.decode.source_columns import IMAGES, is_schema
 from airflow_cdc.pipeline.decode.types.connect_types import FIRST_DAY, LAST_DAY
-from airflow_cdc.pipeline.decode.types.native_readings import read_instant
+from airflow_cdc.pipeline.decode.types.native_readings import definition_of, read_instant
 from airflow_cdc.pipeline.decode.unavailable_values import may_be_unavailable
 from airflow_cdc.pipeline.native.duckdb_sql import name, of_source, struct, text, texts
 from airflow_cdc.pipeline.native.record_lines import IS_OF_LAYOUT, START, RecordLines
 
 EVENTS = "cdc_events"
 """The table of events; the number of a row is the event's."""
+_DEFINED = {
+    "type": "VARCHAR",
+    "name": "VARCHAR",
+    "parameters": struct(dict.fromkeys(DEFINITION[2:], "VARCHAR")),
+}
+_FIELD = struct({"field": "VARCHAR", **_DEFINED, "items": struct(_DEFINED)})
+_SCHEMA = struct({"fields": f"{struct({'field': 'VARCHAR', 'fields': f'{_FIELD}[]'})}[]"})
+"""What of an event's schema shows how it spells the columns."""
+_PARTS = (f"{of}.{part if part in _DEFINED else f'parameters.{name(part)}'}" for of in ("each", "each.items") for part in DEFINITION)
+_DEFINITION = f"concat_ws('|', {', '.join(_PARTS)})"
+"""As :func:`airflow_cdc.pipeline.decode.schema_types.definition_in_event`."""
 NUMBER = "DECIMAL(38,0)"
 """Type of a position's parts."""
 
@@ -53,10 +65,10 @@ def decode(decoder: Decoder, lines: RecordLines) -> str:
 CREATE OR REPLACE TEMP TABLE {EVENTS} AS
 WITH lines AS (
   SELECT {lane} AS {PARTITION}, TRY_CAST("offset" AS BIGINT) AS {OFFSET}, topic, key, {START}, {IS_OF_LAYOUT},
-    value IS NULL AS is_tombstone, {_payload(decoder)} AS payload
+    value IS NULL AS is_tombstone, {_payload(decoder)} AS payload{", value.schema AS schema" if decoder.columns.by_schema else ""}
   FROM ({lines.read(*_members(decoder))})
 ), leaves AS (
-  SELECT *, payload.op AS op, {read} FROM lines WHERE {_is_ours(decoder, lines)}
+  SELECT *, payload.op AS op, {", ".join([read, *_definitions(decoder)])} FROM lines WHERE {_is_ours(decoder, lines)}
 ), staged AS (
   SELECT {", ".join(f"{value} AS {of_source(column)}" for column, value in values.items())},
     {", ".join(name(f"leaf {column}") for column in columns)},
@@ -146,7 +158,21 @@ def _members(decoder: Decoder) -> tuple[dict[str, str], dict[str, str]]:
         before, image = struct(keys), struct(dict.fromkeys(decoder.columns.types, "JSON"))
     source = struct(dict.fromkeys(("connector", "ts_ms", "snapshot", *decoder.dialect.position.fields), "VARCHAR"))
     value = {"op": "VARCHAR", "before": before, "after": image, "source": source}
-    return _in_payload(decoder, value), {"payload": struct(keys)} if _has_wrapped_keys(decoder) else keys
+    members = _in_payload(decoder, value)
+    if decoder.columns.by_schema:
+        members["schema"] = _SCHEMA
+    return members, {"payload": struct(keys)} if _has_wrapped_keys(decoder) else keys
+
+
+def _definitions(decoder: Decoder) -> list[str]:
+    """Return the columns that hold how an event's own schema defines a column, where the schemas of the microbatch differ in that."""
+    # As in Spark: the first member that is an image.
+    image = f"list_filter(schema.fields, lambda each: each.field IN ({texts(IMAGES)}))[1].fields"
+    return [
+        f"list_transform(list_filter({image}, lambda each: each.field = {text(column)}), lambda each: {_DEFINITION})[1]"
+        f" AS {definition_of(column)}"
+        for column in decoder.columns.by_schema
+    ]
 
 
 def _in_payload(decoder: Decoder, members: dict[str, str]) -> dict[str, str]:

@@ -125,7 +125,7 @@ def why_not_decoded(decoder: Decoder, target: TargetTable | None) -> str | None:
         return reason
     columns, shapes = decoder.columns, decoder.shapes
     held = set(target.columns if target else columns.types)
-    changing = columns.untyped or columns.altered or columns.formerly or columns.clears_absent or columns.as_text
+    changing = columns.untyped or columns.formerly or columns.clears_absent or columns.as_text
     nameless = any(file.partition is None or file.start_offset is None for file in decoder.files)
     against = {
         "files of values whose names give no partition and offset": are_values(shapes) and nameless,

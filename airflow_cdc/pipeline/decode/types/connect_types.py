@@ -16,6 +16,7 @@ from airflow_cdc.model.catalogue.fields import CONNECT_TIME, DECIMAL, TIMES_OF_D
 from airflow_cdc.model.connectors.connector import AS_LOCAL_TIMESTAMP, AS_SIGNED_TIME, AS_TEXT
 from airflow_cdc.model.connectors.registry import CONNECTORS, entries
 from airflow_cdc.model.flow.declared_column import BASE64_URL, HEX
+from airflow_cdc.pipeline.decode.types.column_types import canonical, reads_alike
 from airflow_cdc.pipeline.decode.types.decimal_types import (
     MAX_PRECISION,
     decimal_type,
@@ -55,6 +56,18 @@ class ColumnType:
     """Whether a text's meaning depends on its event's schema: equal values may have different texts."""
     native: Reading | None = None
     """The same rule in the native engine; None where only Spark applies it."""
+    is_text: bool = False
+    """Whether the archived value is a text that says the same to people (``2026-11-20T08:00:00Z``, ``infinity``)."""
+    is_fraction: bool = False
+    """Whether the archived value may be a JSON number with a point, of which the column keeps all digits."""
+
+    def reads(self, other: ColumnType) -> bool:
+        """Return whether the rule reads another's values too: the same SQL, of the same type, a wider integer or a longer decimal.
+
+        One type may have many encodings, such as milli- and microseconds since 1970. So types prove nothing: only the SQL does.
+        """
+        alike = other.read("v").replace(f"AS {other.sql_type})", f"AS {self.sql_type})")
+        return reads_alike(self.sql_type, other.sql_type) and alike == self.read("v")
 
 
 STRING = ColumnType("STRING", lambda value: value, checked=False, native=text)
@@ -90,9 +103,11 @@ def cast_to(sql_type: str) -> ColumnType:
     if sql_type.startswith("DECIMAL("):
         scale = _scale_of(sql_type)
         native = read_number(sql_type, scale)
-        return ColumnType(
-            sql_type, lambda value: f"CASE WHEN {digits_behind_point(value)} <= {scale} THEN {cast(value)} END", native=native
-        )
+
+        def exact(value: str) -> str:
+            return f"CASE WHEN {digits_behind_point(value)} <= {scale} THEN {cast(value)} END"
+
+        return ColumnType(sql_type, exact, native=native, is_fraction=scale > 0)
     if sql_type == "DATE":
         # A cast would read 18000 (days since 1970, as connectors write a date) as the year 18000, and drop a time of day.
         # isostring has a date with a zone, which is UTC: 2026-11-24Z.
@@ -110,6 +125,33 @@ def cast_to(sql_type: str) -> ColumnType:
             sql_type, lambda value: _within_years(sql_type, cast(value), f"{value} RLIKE r'{pattern}'"), native=read_calendar(sql_type)
         )
     return ColumnType(sql_type, cast, native=_NATIVE.get(sql_type))
+
+
+_TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
+
+
+def read_as(declared: str, rule: ColumnType | None) -> ColumnType:
+    """Return the rule of a type: from the value that ``rule`` reads, else from the JSON text.
+
+    A value that the type would round or truncate does not fit.
+    """
+    sql_type = canonical(declared)
+    if rule is not None and rule.sql_type == sql_type:
+        return rule
+    # A cast would read a number as seconds since 1970, or fail the statement. As a text no number is a time.
+    no_time = rule is not None and sql_type in _TIMES and rule.sql_type not in (*_TIMES, "STRING")
+    if rule is None or rule is STRING or no_time:
+        return cast_to(sql_type)
+    if sql_type == "STRING":
+        # A cast would decode the bytes as UTF-8, which they need not be. The JSON text has base64.
+        is_kept = rule.is_text or rule.sql_type == "BINARY" or rule.sql_type.startswith("ARRAY<")
+        cast = replace(rule, sql_type=sql_type, read=lambda value: f"CAST({rule.read(value)} AS STRING)", native=None)
+        return STRING if is_kept else cast
+    if rule.sql_type == "STRING":
+        of_text = cast_to(sql_type)
+        return ColumnType(sql_type, lambda value: of_text.read(rule.read(value)), is_fraction=of_text.is_fraction)
+    there_and_back = f"if(try_cast(try_cast(value AS {sql_type}) AS {rule.sql_type}) <=> value, try_cast(value AS {sql_type}), NULL)"
+    return ColumnType(sql_type, lambda value: sql.let("value", rule.read(value), there_and_back), is_fraction=rule.is_fraction)
 
 
 def _array_of(rule_in: Callable[[str], ColumnType]) -> ColumnType:
@@ -207,7 +249,7 @@ def _time_of_day(units_per_second: int, *, signed: bool = False) -> ColumnType:
     return ColumnType("STRING", read, native=read_time_of_day(units_per_second, signed=signed))
 
 
-_ZONED = replace(cast_to("TIMESTAMP"), native=read_zoned)
+_ZONED = replace(cast_to("TIMESTAMP"), native=read_zoned, is_text=True)
 _DATE = ColumnType("DATE", _days, native=read_days(FIRST_DAY, LAST_DAY))
 
 _TIMES_OF_DAY: Mapping[str, int] = {**TIMES_OF_DAY, CONNECT_TIME: 1_000}
@@ -274,7 +316,11 @@ def _decimal(field: Mapping[str, Any], array: str | None) -> ColumnType:
     sql_type = decimal_type(scale, precision)
     names = [str(field.get("field")), *field.get(FORMERLY, ())]
     native = None if sql_type == "STRING" or array else read_unscaled(sql_type, scale)
-    return ColumnType(sql_type, lambda value: read_decimal(value, names, scale, sql_type, array), native=native)
+
+    def read(value: str) -> str:
+        return read_decimal(value, names, scale, sql_type, array)
+
+    return ColumnType(sql_type, read, native=native, is_fraction=sql_type != "STRING" and scale > 0 and not array)
 
 
 FORMERLY = "formerly"

@@ -15,8 +15,7 @@ from airflow_cdc.pipeline.spark import sql
 
 def fractions_of(columns: SourceColumns) -> frozenset[str]:
     """Return the columns whose values may be such numbers, and their older names."""
-    decimals = {name: rule.sql_type for name, rule in columns.types.items() if rule.sql_type.startswith("DECIMAL")}
-    return frozenset(with_old_names((name for name, kind in decimals.items() if not kind.endswith(",0)")), columns.formerly))
+    return frozenset(with_old_names((name for name, rule in columns.types.items() if rule.is_fraction), columns.formerly))
 
 
 def members_of(names: Iterable[str], fractions: Iterable[str]) -> str:

@@ -22,6 +22,11 @@ _DATE, _TIME = "[0-9]{4}-[0-9]{2}-[0-9]{2}", r"([01][0-9]|2[0-3]):[0-9]{2}:[0-9]
 _MIDNIGHT = "TIMESTAMP '1970-01-01 00:00:00'"
 
 
+def definition_of(column: str) -> str:
+    """Return the SQL name of a column's definition in an event's own schema, beside the event's leaves."""
+    return '"definition ' + column.replace('"', '""') + '"'
+
+
 def text(leaf: str) -> str:
     """Return the SQL of a JSON string's value; NULL for a leaf of any other type."""
     plain = f"substr({leaf}, 2, length({leaf}) - 2)"

@@ -15,16 +15,9 @@ from airflow_cdc.model.archive.survey import RecordLayout, TopicShape
 from airflow_cdc.model.columns import RAW, RAW_KEY
 from airflow_cdc.model.errors import KeysUnknownError, SchemaChangeError
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
-from airflow_cdc.pipeline.decode.source_columns import (
-    SourceColumns,
-    column_names,
-    image_fields,
-    is_schema,
-    key_columns,
-    member_names,
-    resolve_columns,
-    schema_types,
-)
+from airflow_cdc.pipeline.decode.resolve_columns import resolve_columns
+from airflow_cdc.pipeline.decode.schema_types import schema_types
+from airflow_cdc.pipeline.decode.source_columns import SourceColumns, column_names, image_fields, is_schema, key_columns, member_names
 from airflow_cdc.pipeline.decode.types.connect_types import cast_to
 
 FLOW = CdcFlow("t")
@@ -157,7 +150,7 @@ def test_a_column_whose_type_changes_is_read_by_each_events_own_schema(layout: s
     found = schema_types([shape(text) for text in schemas], FLOW)
     assert {name: rule.sql_type for name, rule in found.items()} == {"m": "DECIMAL(20,4)", "n": "STRING"}
     # Texts of one value differ, so no image is known by them.
-    assert resolve([shape(text) for text in schemas]).altered == {"m", "n"}
+    assert resolve([shape(text) for text in schemas]).by_schema == ["m", "n"]
 
     lines = [f'{{"schema": {text}, "payload": {{}}}}' for text in schemas]
     if layout == "record":
