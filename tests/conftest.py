@@ -19,6 +19,7 @@ from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.pipeline.run.apply_archive import apply_archive
 from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from airflow_cdc.pipeline.spark.session import session_for_batch, start_session
+from tests.support.late_spark import late_spark
 from tests.support.versions import wrong_versions
 
 # How long an example takes says how busy the machine is.
@@ -105,7 +106,10 @@ def check_versions(spark: SparkSession, lake: str, flows: Iterable[CdcFlow]) -> 
 
 @pytest.fixture(scope="session")
 def apply(spark: SparkSession, engine: Engine | None) -> Apply:
-    """Apply an archive to a lake; every flow must succeed unless ``may_fail`` is set, and no versions may overlap."""
+    """Apply an archive to a lake; every flow must succeed unless ``may_fail`` is set, and no versions may overlap.
+
+    As in a run of its own, Spark is there only from when a flow asks for it.
+    """
 
     def run(
         archive: Path | str,
@@ -117,7 +121,8 @@ def apply(spark: SparkSession, engine: Engine | None) -> Apply:
         **settings: object,
     ) -> ApplyReport:
         settings = {"engine": engine, **settings}
-        report = apply_archive(ArchiveRun(spark, str(archive), str(lake), flows or {}, tables, **settings))  # type: ignore[arg-type]
+        with late_spark(spark) as late:
+            report = apply_archive(ArchiveRun(late, str(archive), str(lake), flows or {}, tables, **settings))  # type: ignore[arg-type]
         if settings["engine"] is Engine.SPARK:
             assert {batch.engine for flow in report.flows for batch in flow.batches} <= {Engine.SPARK.value}
         if not may_fail:
@@ -125,6 +130,20 @@ def apply(spark: SparkSession, engine: Engine | None) -> Apply:
         for flow in report.flows:
             assert flow.events.accounted() == flow.events.read, flow
         check_versions(spark, str(lake), (flows or {}).values())
+        return report
+
+    return run
+
+
+@pytest.fixture
+def apply_natively() -> Apply:
+    """Apply an archive to a lake where no Spark is; every flow must succeed, by the native engine alone."""
+
+    def run(archive: Path, lake: Path, *, flows: Mapping[str, CdcFlow] | None = None) -> ApplyReport:
+        with late_spark() as none:
+            report = apply_archive(ArchiveRun(none, str(archive), str(lake), flows or {}))
+        assert report.ok, [flow.error for flow in report.flows if flow.error]
+        assert {batch.engine for flow in report.flows for batch in flow.batches} <= {Engine.NATIVE.value}
         return report
 
     return run

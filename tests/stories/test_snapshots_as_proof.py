@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import OnLogWentBack, OnSnapshot
 from tests.conftest import Apply
+from tests.support.events import Record, mariadb, numbered, write_records
 from tests.support.life_story import FIRST, SECOND, TOPIC, Story, change, of_table, read, snapshot, truncate, updates
 from tests.support.tables import read_rows
 
@@ -190,3 +191,21 @@ def test_a_partition_that_is_new_in_a_topic_s_second_life_does_not_hold_up_the_p
     assert story.rows == {**SECOND, 2: "BB", 6: "f"}
     assert batch.rows_unconfirmed is None
     assert batch.reach.partitions >= {"65536", "1"}
+
+
+def test_a_column_named_as_the_gtid_proves_nothing(tmp_path: Path, apply: Apply, spark: SparkSession) -> None:
+    """Without GTIDs a blocking snapshot's reads look like an initial one's, and a blocking snapshot may be filtered."""
+
+    def event(op: str, number: int, position: int, marker: str = "false") -> Record:
+        made = mariadb(
+            op, position=position, after={"id": number, "gtid": "a column"}, topic="my.shop.orders", partition=0, key={"id": number}
+        )
+        made["value"]["source"]["snapshot"] = marker
+        return made
+
+    rounds = [[event("c", number, number) for number in (1, 2, 3)], [event("r", 2, 10, "last")], [event("u", 2, 20)]]
+    records = numbered([each for made in rounds for each in made])
+    for number, made in enumerate(rounds):
+        write_records(tmp_path / "archive" / f"{number}.jsonl", [records.pop(0) for _ in made])
+        apply(tmp_path / "archive", tmp_path / "lake")
+    assert [row["id"] for row in read_rows(spark, str(tmp_path / "lake"), "my.shop.orders").rows] == [1, 2, 3]

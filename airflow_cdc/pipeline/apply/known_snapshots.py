@@ -10,26 +10,28 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive.completeness import ArchivedOffsets
-from airflow_cdc.model.columns import OP, RAW
+from airflow_cdc.model.columns import OP, TRANSACTION
 from airflow_cdc.model.flow.cdc_flow import OnSnapshot
 from airflow_cdc.model.operation import KEEP, ROW_OPERATIONS, Operation
 from airflow_cdc.model.position.snapshot import Snapshot
 from airflow_cdc.model.report.batch_report import BatchReport
-from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
 from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables, tables_of
 from airflow_cdc.pipeline.decode.stands_before import stands_before
 from airflow_cdc.pipeline.evidence.doubt_snapshot import Doubts
 from airflow_cdc.pipeline.evidence.find_snapshot import Snapshots, SnapshotsAsked, find_snapshots
 from airflow_cdc.pipeline.evidence.find_voids import not_found
 from airflow_cdc.pipeline.evidence.snapshot_reads import ReadsFound, ReadsInSpark, SnapshotDoubts, SnapshotReads
-from airflow_cdc.pipeline.microbatch.count_events import Surveyed
-from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
+from airflow_cdc.pipeline.microbatch.count_events import Surveyed, count_surveyed
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun, decoder_for
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 _LOOK_BACK = 8
 """Number of earlier microbatches searched for an event with a GTID."""
+NamesGtids = Callable[[MicrobatchRun, Decoder], bool]
+"""Whether streamed events of a microbatch name their transaction; the run and the decoder are that microbatch's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +43,10 @@ class SnapshotSearch:
     surveyed: Surveyed
     tables: PhysicalTables
 
-    def asked(self, reads: SnapshotReads, doubts: SnapshotDoubts, *, are_copies: bool = False) -> SnapshotsAsked:
+    def asked(self, reads: SnapshotReads, doubts: SnapshotDoubts, *, names_gtids: NamesGtids, are_copies: bool = False) -> SnapshotsAsked:
         """Return the inputs of :func:`airflow_cdc.pipeline.evidence.find_snapshot.find_snapshots`.
 
+        :param names_gtids: the engine's; asked where the connector's reads prove nothing without GTIDs.
         :param are_copies: whether reads positioned below earlier streamed events have been found to be copies.
         """
         run, dialect = self.run, self.decoder.dialect
@@ -57,7 +60,7 @@ class SnapshotSearch:
             read_tables=tables_of(run.microbatch, [Operation.READ.value]),
             offsets=applied.with_files(run.microbatch.offsets),
             knows_initial=bool(dialect.snapshots.initial),
-            names_gtids=_names_gtids(run, needed) if (needed := dialect.snapshots.initial_needs) else None,
+            names_gtids=_names_gtids(run, self.decoder, names_gtids) if dialect.snapshots.initial_needs else None,
             may_fall=not (are_copies or not dialect.position.goes_back or run.microbatch.is_again),
         )
 
@@ -88,14 +91,14 @@ def find_known_snapshots(frames: SnapshotFrames, *, are_copies: bool = False) ->
     if frames.reads:
         reads = ReadsFound(frames.reads, reads)
     doubts = Doubts(events=frames.events, latest=frames.latest, known=frames.known, keys=frames.tables.keys)
-    return find_snapshots(frames.asked(reads, doubts, are_copies=are_copies))
+    return find_snapshots(frames.asked(reads, doubts, names_gtids=_names_gtids_in_spark, are_copies=are_copies))
 
 
 def may_be_base(run: MicrobatchRun, decoder: Decoder) -> Callable[[bool], bool]:
     """Return a function from a snapshot's initial mark to whether that snapshot may replace the rows of a table without a key."""
     policy = run.flow.on_snapshot
     needed = decoder.dialect.snapshots.initial_needs
-    names_gtids = _names_gtids(run, needed)
+    names_gtids = _names_gtids(run, decoder, _names_gtids_in_spark)
 
     @cache
     def proves_it() -> bool:
@@ -107,24 +110,28 @@ def may_be_base(run: MicrobatchRun, decoder: Decoder) -> Callable[[bool], bool]:
     return ask
 
 
-def _names_gtids(run: MicrobatchRun, member: str) -> Callable[[], bool]:
-    """Return a function that searches this and earlier microbatches for streamed events with a GTID; skips unreadable ones.
-
-    :param member: member of ``source`` that holds the GTID.
-    """
+def _names_gtids(run: MicrobatchRun, decoder: Decoder, asked: NamesGtids) -> Callable[[], bool]:
+    """Return a function that searches this and earlier microbatches for streamed events that name their transaction."""
 
     def ask() -> bool:
-        has_gtid = F.col(RAW).rlike(rf'"{member}"\s*:\s*"') & ~F.col(RAW).rlike(r'"op"\s*:\s*"r"')
         for number in range(run.microbatch.number, max(run.microbatch.number - 1 - _LOOK_BACK, 0), -1):
-            if intent := run.past.intent(number):
-                try:
-                    if replace(run, microbatch=intent).lines().filter(has_gtid).head(1):
-                        return True
-                except SPARK_ERRORS:
-                    continue
+            intent = run.past.intent(number)
+            counted = count_surveyed(intent.shapes) if intent else Surveyed()
+            # An initial snapshot may be hundreds of microbatches of reads alone: none of them is read for this.
+            if intent and counted.rows > counted.reads and asked(replace(run, microbatch=intent), decoder_for(decoder, intent)):
+                return True
         return False
 
     return ask
+
+
+def _names_gtids_in_spark(run: MicrobatchRun, decoder: Decoder) -> bool:
+    """Return whether streamed events name their transaction; a microbatch that cannot be read any more proves nothing."""
+    try:
+        named = decoder.events(run.lines()).filter(f"{IS_ROW_EVENT} AND {OP} <> 'r' AND {TRANSACTION} IS NOT NULL")
+        return bool(named.head(1))
+    except SPARK_ERRORS:
+        return False
 
 
 def with_unconfirmed(

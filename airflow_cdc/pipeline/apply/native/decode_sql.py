@@ -112,6 +112,18 @@ SELECT event, payload.op AS op, {", ".join(f"CAST([{values}] AS VARCHAR[]) AS {e
 FROM numbered SEMI JOIN {chosen} USING (event)"""
 
 
+def find_transaction(decoder: Decoder, lines: RecordLines) -> str:
+    """Return the query of one streamed event that names its transaction: one row, or none."""
+    native = decoder.dialect.native
+    assert native is not None
+    value = {"op": "VARCHAR", "source": struct(dict.fromkeys(decoder.dialect.position.fields, "VARCHAR"))}
+    named = native.transaction.replace("source.", "payload.source.")
+    return f"""
+WITH lines AS (SELECT topic, {_payload(decoder)} AS payload FROM ({lines.read(_in_payload(decoder, value), _members(decoder)[1])}))
+SELECT 1 FROM lines WHERE {_is_ours(decoder, lines)}
+  AND payload.op IN ({texts(each.value for each in ROW_OPERATIONS)}) AND payload.op <> 'r' AND {named} IS NOT NULL LIMIT 1"""
+
+
 def _lane(lives: Lives, uris: Mapping[str, str]) -> str:
     """Return the SQL of a record's lane, as :func:`airflow_cdc.pipeline.decode.lanes.lane`, where no file holds two lives of a partition.
 
@@ -145,7 +157,7 @@ def _in_epoch(commit: str, epochs: Epochs) -> str:
 
 def _is_ours(decoder: Decoder, lines: RecordLines) -> str:
     # In a file of values each line is the topic's.
-    return "true" if lines.are_values else f"topic IS NULL OR topic = {text(decoder.topic)}"
+    return "true" if lines.are_values else f"(topic IS NULL OR topic = {text(decoder.topic)})"
 
 
 def _members(decoder: Decoder) -> tuple[dict[str, str], dict[str, str]]:

@@ -14,6 +14,7 @@ from airflow_cdc.pipeline.apply.known_snapshots import SnapshotSearch
 from airflow_cdc.pipeline.apply.native.all_events import NativeEvents, read_all_events
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, voids_events
 from airflow_cdc.pipeline.apply.native.merge import append_rows, events_for
+from airflow_cdc.pipeline.apply.native.names_gtids import names_gtids
 from airflow_cdc.pipeline.apply.native.take_plain import LATE, WAYS, NoDoubts, Plain, named_failure
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
 from airflow_cdc.pipeline.apply.settled import Ready, may_repeat
@@ -66,7 +67,7 @@ def _snapshots(search: SnapshotSearch, events: NativeEvents) -> Snapshots:
     run = search.run
     policy = OnSnapshot.STOP if run.flow.on_snapshot is OnSnapshot.STOP else OnSnapshot.KEEP
     kept = replace(search, run=replace(run, flow=replace(run.flow, on_snapshot=policy)))
-    snapshots = find_snapshots(kept.asked(events.reads, NoDoubts()))
+    snapshots = find_snapshots(kept.asked(events.reads, NoDoubts(), names_gtids=names_gtids))
     if snapshots.fell or snapshots.replacing or snapshots.ended:
         raise HandedOver("another snapshot than the table's first")
     return snapshots

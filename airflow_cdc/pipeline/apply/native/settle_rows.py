@@ -25,6 +25,7 @@ from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, voids_even
 from airflow_cdc.pipeline.apply.native.in_tasks import fold_in_tasks
 from airflow_cdc.pipeline.apply.native.mark_rows import OF_NEW_TABLE, Marks, UnmarkableError, find_marks, mark_and_add, may_mark
 from airflow_cdc.pipeline.apply.native.merge import append_markers, merge_rows, rows_for
+from airflow_cdc.pipeline.apply.native.names_gtids import names_gtids
 from airflow_cdc.pipeline.apply.native.table_values import Completed, complete
 from airflow_cdc.pipeline.apply.native.take_plain import WAYS, NoDoubts, Plain, is_marked, named_failure
 from airflow_cdc.pipeline.apply.settled import ALL_STALE, Ready, without_stale
@@ -143,7 +144,7 @@ def _settled(plain: Plain, changes: NativeChanges) -> NativeRowChanges:
     if surveyed.reads and tables.are_several:
         raise HandedOver("snapshot reads of several tables")
     search = SnapshotSearch(run=run, decoder=decoder, surveyed=surveyed, tables=tables)
-    snapshots = find_snapshots(search.asked(changes.reads, NoDoubts()))
+    snapshots = find_snapshots(search.asked(changes.reads, NoDoubts(), names_gtids=names_gtids))
     voids = find_voids(run, Truncates(), snapshots, tables=tables)
     if snapshots.fell or snapshots.replacing or snapshots.ended or voids.rows or voids.unread:
         raise HandedOver("another snapshot than the table's first")
