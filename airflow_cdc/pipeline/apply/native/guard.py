@@ -68,7 +68,7 @@ FROM {CHANGES} WHERE false""")
     held = f"SELECT {typed} FROM {CHANGES} WHERE false"
     if table.file_uris():
         flagged = f"coalesce({DELETED}, false)" if fold.how.keeps_deleted else "false"
-        _view(connection, run.table, table, [*keys, *_OF_ROW, *([DELETED] if fold.how.keeps_deleted else [])])
+        _view(connection, run.table, table, columns=[*keys, *_OF_ROW, *([DELETED] if fold.how.keeps_deleted else [])])
         rows = f"SELECT {named}, {ours}, {flagged} AS is_flagged, {VALUE_POSITIONS} IS NOT NULL AS is_filled FROM cdc"
         connection.execute(f"INSERT INTO {_MET} BY NAME SELECT k.* FROM ({rows}) AS k SEMI JOIN {CHANGES} AS s ON {met}")
         held = f"SELECT {named} FROM ({rows}) AS k SEMI JOIN {CHANGES} AS s ON {_same_key(keys)} WHERE NOT is_flagged"
@@ -78,7 +78,7 @@ FROM {CHANGES} WHERE false""")
     connection.execute(f"CREATE OR REPLACE TEMP TABLE cdc_held AS {held}")
     for uri in map(run.state, [delete_markers_uri, *([expired_markers_uri] if may_have_been_applied(run) else [])]):
         if (markers := _open_markers(uri)) is not None and markers.file_uris():
-            _view(connection, uri, markers, [*keys, *_OF_MARKER])
+            _view(connection, uri, markers, columns=[*keys, *_OF_MARKER])
             of_others = f"SELECT * EXCLUDE ({MICROBATCH}), true AS is_marker FROM cdc WHERE {MICROBATCH} <> {run.microbatch.number}"
             connection.execute(f"INSERT INTO {_MET} BY NAME SELECT k.* FROM ({of_others}) AS k SEMI JOIN {CHANGES} AS s ON {met}")
     # A marker of a key that the table holds says nothing: the row came later, or the run that wrote the marker did not merge.
@@ -86,7 +86,7 @@ FROM {CHANGES} WHERE false""")
 DELETE FROM {_MET} WHERE is_marker AND {OP} = 'd' AND NOT {DEPENDS} AND ({named}) IN (SELECT {named} FROM cdc_held)""")
 
 
-def _view(connection: Any, uri: str, table: Any, columns: Sequence[str]) -> None:
+def _view(connection: Any, uri: str, table: Any, *, columns: Sequence[str]) -> None:
     fields: Sequence[Mapping[str, Any]] = json.loads(table.schema().to_json())["fields"]
     create_view(connection, uri, table, fields=[field for field in fields if field["name"] in columns])
 
@@ -136,7 +136,7 @@ def _refuse_what_spark_folds(run: MicrobatchRun, fold: NativeFold, table: Any) -
 def _have_other_values(run: MicrobatchRun, fold: NativeFold, table: Any) -> bool:
     """Return whether a row that has the position of a row change holds other values than that carries."""
     how = fold.how
-    _view(fold.connection, run.table, table, [*how.columns])
+    _view(fold.connection, run.table, table, columns=how.columns)
     left_out = f"coalesce(list_contains(s.{UNAVAILABLE}, {{}}), false)" if how.leaves_values else "false"
     differs = " OR ".join(
         f"(NOT {left_out.format(text(column))} AND t.{name(column)} IS DISTINCT FROM s.{of_source(column)})" for column in how.others
