@@ -22,7 +22,7 @@ from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.pipeline.target.target_table import columns_of
 from tests.conftest import Apply
-from tests.support.events import TOPIC, Record, numbered, sqlserver, write_records
+from tests.support.events import TOPIC, Record, numbered, postgresql, sqlserver, write_records
 from tests.support.tables import read_quarantine, read_rows
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
@@ -72,6 +72,21 @@ def row(number: int, **values: Any) -> dict[str, Any]:
 def failure(outcome: FlowOutcome) -> dict[str, Any]:
     assert outcome.error
     return outcome.error
+
+
+def test_values_in_yugabytedb_s_own_form_are_refused_by_name(apply: Apply, archive: Path, lake: Path) -> None:
+    """Its connector is called ``postgresql``: the columns were made of JSON texts, and null overwrote what an update had not touched."""
+    images = [{"id": {"value": 1, "set": True}, "n": {"value": 2, "set": True}}, {"id": {"value": 1, "set": True}, "n": None}]
+    sent = [
+        postgresql(op, commit=at, change=at, topic=TOPIC, after=row, offset=at) for op, at, row in zip("cu", (4, 6), images, strict=True)
+    ]
+    write_records(archive / "1.jsonl", sent)
+    (flow,) = apply(archive, lake, may_fail=True).flows
+    assert flow.error is not None
+    assert flow.error["type"] == "UnsupportedConnectorError"
+    assert "columns id, n hold objects of value and set" in flow.error["message"]
+    assert "pgoutput" in flow.error["next_step"]
+    assert not (lake / TOPIC).exists()
 
 
 def test_an_archive_that_has_schemas_for_one_day_knows_the_types_of_all(

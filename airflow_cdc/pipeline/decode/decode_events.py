@@ -37,7 +37,7 @@ from airflow_cdc.model.connectors.connector import Connector
 from airflow_cdc.model.position.epochs import Epochs
 from airflow_cdc.model.position.lives import Lives
 from airflow_cdc.pipeline.decode.absent_columns import names_of_absent, sometimes_absent
-from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, kind_of, no_utf8, parse_line, whole_record
+from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, SCHEMA, kind_of, no_utf8, parse_line, whole_record
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE, position_of_event, snapshot_marker
 from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign
 from airflow_cdc.pipeline.decode.lanes import lane
@@ -358,10 +358,14 @@ class Decoder:
     def _images(self) -> list[str]:
         headers = f"from_json(get_json_object({RAW}, '$.headers'), 'ARRAY<STRUCT<key: STRING, value: STRING>>')"
         header_value = f"try_element_at(filter({headers}, header -> header.key = '__debezium.oldkey'), 1).value"
+        old_key = f"coalesce(get_json_object({header_value}, '$.payload'), {header_value})"
+        if not set(self.columns.keys).isdisjoint(self.columns.by_schema):
+            # Who reads this text as a record finds the schema of the key's columns where a record has it.
+            old_key = f"concat('{{\"value\":{{\"schema\":', coalesce({SCHEMA}, 'null'), '}},', substr({old_key}, 2))"
         return [
             f"{hashes_of('payload.before', self.hashed_columns)} AS {BEFORE}",
             f"{hashes_of('payload.after', self.hashed_columns)} AS {AFTER}",
-            f"coalesce(get_json_object({header_value}, '$.payload'), {header_value}) AS {OLD_KEY}",
+            f"{old_key} AS {OLD_KEY}",
         ]
 
     def _before(self) -> list[str]:

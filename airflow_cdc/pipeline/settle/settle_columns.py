@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from airflow_cdc.model.archive.survey import TopicShape
-from airflow_cdc.model.errors import SchemaChangeError, TypesUnknownError
+from airflow_cdc.model.errors import SchemaChangeError, TypesUnknownError, UnsupportedConnectorError
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
 from airflow_cdc.model.flow.column_origin import ENCODED_COMMENT, GUESSED_COMMENT, TOPIC_COMMENT, Origin, TypeReport
 from airflow_cdc.pipeline.decode.renamed_columns import formerly, under_new_names
@@ -67,8 +67,10 @@ def settle_columns(source: Source, images: Callable[[Sequence[str]], Images]) ->
     :raises KeysUnknownError: when nothing identifies a row.
     :raises SchemaChangeError: when the columns cannot be settled, or would be read differently from the table's.
     :raises TypesUnknownError: when new columns look encoded, and the flow's policy is to stop.
+    :raises UnsupportedConnectorError: for values in the own form of YugabyteDB's connector.
     """
     flow, rows, table = source.flow, source.rows, source.table
+    _refuse_value_set(flow, [name for name, each in _fields(rows) if _is_value_set(each)])
     from_events = schema_types(rows, flow)
     bare = set(bare_names(rows))
     names = [name for name in column_names(rows) if name not in flow.columns and (name in bare or name not in from_events)]
@@ -129,7 +131,9 @@ class _Guess:
 def _guess(source: Source, keys: Sequence[str], unknown: Sequence[str], images: Images) -> _Guess:
     types = images.types(unknown)
     of_events = [member_names(shape.key_shape) for shape in source.rows if shape.key_shape]
-    doubts = find_suspicions(images.values(types), {*keys, *(name for names in of_events for name in names)}) if types else {}
+    seen = images.values(types) if types else {}
+    _refuse_value_set(source.flow, [name for name, values in seen.items() if values.kinds == {"other"} and not values.some_no_value_set])
+    doubts = find_suspicions(seen, {*keys, *(name for names in of_events for name in names)})
     if source.flow.on_unknown_types is OnUnknownTypes.TEXT:
         types |= dict.fromkeys(doubts, "STRING")
     return _Guess(types, doubts)
@@ -148,8 +152,31 @@ def _spelled_out(from_events: Mapping[str, ColumnType], known: KnownColumns, of_
 
 def _spelled_by_events(rows: Sequence[TopicShape]) -> dict[str, str]:
     """Return the columns that the events' own schemas declare as encoded, with the name of each encoding."""
-    shapes = [shape.value_shape for shape in rows if shape.value_shape and is_schema(shape.value_shape)]
-    return {each["field"]: spelling(each) for shape in shapes for each in image_fields(shape) if is_encoded(each)}
+    return {name: spelling(each) for name, each in _fields(rows) if is_encoded(each)}
+
+
+def _fields(rows: Sequence[TopicShape]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the columns in the events' own schemas."""
+    schemas = {shape.value_shape for shape in rows if shape.value_shape and is_schema(shape.value_shape)}
+    return [(each["field"], each) for schema in sorted(schemas) for each in image_fields(schema)]
+
+
+def _is_value_set(each: Mapping[str, Any]) -> bool:
+    return each.get("type") == "struct" and {member.get("field") for member in each.get("fields") or ()} == {"value", "set"}
+
+
+def _refuse_value_set(flow: CdcFlow, columns: Sequence[str]) -> None:
+    """Refuse events of YugabyteDB's connector in its own form, which names itself ``postgresql``.
+
+    In it null says that an update did not touch the column: as a row's value it would overwrite what the row holds.
+    """
+    if columns:
+        raise UnsupportedConnectorError(
+            f"Flow {flow.name}: columns {', '.join(sorted(columns))} hold objects of value and set, as YugabyteDB's connector writes them"
+            " with plugin.name=yboutput. There, null stands for a column that an update did not touch.",
+            next_step="Nothing of these events was merged, and none is lost. This package does not read that form, neither what is archived"
+            " in it already: set the connector's plugin.name to pgoutput, and let it take a snapshot into a new topic.",
+        )
 
 
 def _refuse_other_reading(flow: CdcFlow, table: TargetTable | None, columns: SourceColumns, spelled: Mapping[str, str]) -> None:

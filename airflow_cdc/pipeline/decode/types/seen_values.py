@@ -43,6 +43,8 @@ class SeenValues:
     """... text, read as base64, is a number with more bytes than it needs. No connector writes one."""
     some_no_variable_scale: bool = False
     """... object lacks the ``scale`` or ``value`` that decimals without a precision have."""
+    some_no_value_set: bool = False
+    """... object has other members than ``value`` and a boolean ``set``."""
     count: int = 0
     """Number of values."""
     least: int = 0
@@ -75,6 +77,8 @@ _STATEMENTS = {
     "some_not_minimal": "bytes RLIKE '^(00[0-7]|FF[89A-F])'",
     "some_no_variable_scale": "kind = 'other' AND (try_variant_get(value, '$.scale', 'INT') IS NULL"
     " OR try_variant_get(value, '$.value', 'STRING') IS NULL)",
+    "some_no_value_set": "kind = 'other' AND (try_variant_get(value, '$.set', 'BOOLEAN') IS NULL"
+    " OR sort_array(json_object_keys(to_json(value))) <> array('set', 'value'))",
     "some_no_instant": r"NOT text RLIKE r'^\d{4,}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$'",
 }
 
