@@ -100,7 +100,9 @@ def _refuse_undeclared(flow: CdcFlow, columns: Sequence[str], held: Mapping[str,
             " the flow, not by a schema (in the archive, or handed over), and not by the schema-change topic, from the table's creation on"
             " and with one rule for the values of before and after each ALTER.",
             next_step="Nothing of these events was merged, and none is lost. Bring the topic's missing files to the archive, set 'columns'"
-            " in the flows file back, hand over a schema (airflow-cdc schema import), or archive the events with their schemas.",
+            " in the flows file back, hand over a schema (airflow-cdc schema import), or archive the events with their schemas. Where an"
+            " ALTER changed a unit or a scale, no event shows whether it is of before: declare under 'columns' the encoding of before, apply"
+            " the files up to the ALTER (airflow-cdc apply --until), then declare the one of after, and apply the rest.",
         )
 
 
