@@ -101,8 +101,8 @@ def _refuse_undeclared(flow: CdcFlow, columns: Sequence[str], held: Mapping[str,
             " and with one rule for the values of before and after each ALTER.",
             next_step="Nothing of these events was merged, and none is lost. Bring the topic's missing files to the archive, set 'columns'"
             " in the flows file back, hand over a schema (airflow-cdc schema import), or archive the events with their schemas. Where an"
-            " ALTER changed a unit or a scale, no event shows whether it is of before: declare under 'columns' the encoding of before, apply"
-            " the files up to the ALTER (airflow-cdc apply --until), then declare the one of after, and apply the rest.",
+            " ALTER changed a unit or a scale, no event shows which it has: declare under 'columns' the encoding of before, apply the"
+            " files up to the ALTER (airflow-cdc apply --until), then declare the one of after, and apply the rest.",
         )
 
 
