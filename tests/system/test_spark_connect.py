@@ -1,4 +1,7 @@
-"""The same pipeline over Spark Connect: a client that has no JVM of its own at hand, only DataFrames and SQL."""
+"""The same pipeline over Spark Connect: a client that has no JVM of its own at hand, only DataFrames and SQL.
+
+Such a client analyses a frame only when it needs its schema or rows.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,26 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from airflow_cdc import runtime
 from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
 from tests.conftest import Apply
 from tests.golden.test_captures import CAPTURES
+from tests.support.events import TOPIC, Record, sqlserver, write_records
 
 TABLES = ("*.ring",)
 
 # Classic and Connect sessions do not live in one process.
 CLIENT = """
-import json, os, sys
+import json, os, shutil, sys
+from airflow_cdc.model.flow.engine import Engine
 from pyspark.sql import SparkSession
 from airflow_cdc import runtime
 from airflow_cdc.pipeline.run.apply_archive import apply_archive
@@ -33,23 +41,35 @@ builder = SparkSession.builder.remote("local[2]")
 for key, value in {**runtime.spark_options(), **SESSION_OPTIONS}.items():
     builder = builder.config(key, value)
 spark = builder.getOrCreate()
-reports = [apply_archive(ArchiveRun(spark, sys.argv[1], sys.argv[2], tables=tuple(sys.argv[3:]))) for _ in range(2)]
-print(json.dumps({"client": type(spark).__module__, "ok": [report.ok for report in reports],
+archive, lake, engine, rounds, *tables = sys.argv[1:]
+
+def apply():
+    return apply_archive(ArchiveRun(spark, archive, lake, tables=tuple(tables), engine=Engine(engine)))
+
+reports = []
+for folder in rounds.split(":"):
+    if folder:
+        shutil.copytree(folder, archive, dirs_exist_ok=True)
+    reports.append(apply())
+print(json.dumps({"client": type(spark).__module__, "errors": [flow.error for report in reports for flow in report.flows],
                   "status": [[flow.status.value for flow in report.flows] for report in reports]}), flush=True)
 # At its end every cloned session would ask the server, which stops first, to forget its models, and wait for minutes.
 os._exit(0)
 """
 
 
-@pytest.mark.deep
-def test_an_archive_applied_through_connect_gives_the_classic_session_s_tables(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
-    archive = CAPTURES / "pg_pk" / "archive" / "schema"
-    environment = {**os.environ, **runtime.spark_environment("local[2]"), "SPARK_LOCAL_DIRS": str(tmp_path)}
+def apply_by_connect(folder: Path, archive: Path, *tables: str, engine: str = "auto", rounds: Sequence[Path] = ()) -> list[list[str]]:
+    """Apply an archive to ``folder / "connect"`` in a client's process, and return the flows' status of each run.
+
+    :param rounds: folders whose files are copied into the archive, each before a run; none: two runs of the archive as it is.
+    """
+    environment = {**os.environ, **runtime.spark_environment("local[2]"), "SPARK_LOCAL_DIRS": str(folder)}
     # A server of its own, not the one that the classic session of this process started.
     environment = {name: value for name, value in environment.items() if not name.startswith(("PYSPARK_GATEWAY", "SPARK_CONNECT"))}
-    command = [sys.executable, "-c", CLIENT, str(archive), str(tmp_path / "connect"), *TABLES]
+    of_rounds = ":".join(map(str, rounds)) or ":"
+    command = [sys.executable, "-c", CLIENT, str(archive), str(folder / "connect"), engine, of_rounds, *tables]
 
-    with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as err:
+    with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
         client = subprocess.Popen(command, env=environment, stdout=out, stderr=err, start_new_session=True)
         try:
             code = client.wait(timeout=300)
@@ -57,11 +77,35 @@ def test_an_archive_applied_through_connect_gives_the_classic_session_s_tables(a
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(client.pid, signal.SIGKILL)
 
-    assert code == 0, (tmp_path / "err").read_text()[-3000:]
-    outcome = json.loads((tmp_path / "out").read_text().strip().splitlines()[-1])
+    assert code == 0, (folder / "err").read_text()[-3000:]
+    outcome = json.loads((folder / "out").read_text().strip().splitlines()[-1])
     assert outcome["client"].startswith("pyspark.sql.connect")
-    assert outcome["ok"] == [True, True]
-    assert outcome["status"] == [["applied"], ["up_to_date"]]
+    assert not any(outcome["errors"]), outcome["errors"]
+    return outcome["status"]  # type: ignore[no-any-return]
+
+
+@pytest.mark.deep
+def test_an_archive_applied_through_connect_gives_the_classic_session_s_tables(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    archive = CAPTURES / "pg_pk" / "archive" / "schema"
+    assert apply_by_connect(tmp_path, archive, *TABLES) == [["applied"], ["up_to_date"]]
     apply(archive, tmp_path / "classic", tables=TABLES)
     found = compare_lakes(spark, str(tmp_path / "connect"), str(tmp_path / "classic"))
     assert [table.flow for table in found.tables if table.equal] == ["pgpk.public.ring"]
+
+
+def test_a_late_event_of_a_flow_that_has_deleted_nothing(tmp_path: Path) -> None:
+    """No delete marker was ever written: that there is no such table was noticed only where the markers are joined."""
+
+    def update(commit: int, name: str, offset: int) -> Record:
+        return sqlserver("u", commit=commit, before={"id": 1, "name": "a"}, after={"id": 1, "name": name}, offset=offset)
+
+    created = sqlserver("c", commit=1, after={"id": 1, "name": "a"}, offset=0)
+    write_records(tmp_path / "1" / "a.jsonl", [created, update(9, "newest", 2)])
+    write_records(tmp_path / "2" / "b.jsonl", [update(5, "older", 1)])
+    (tmp_path / "archive").mkdir()
+
+    status = apply_by_connect(tmp_path, tmp_path / "archive", engine="spark", rounds=[tmp_path / "1", tmp_path / "2"])
+
+    assert status == [["applied"], ["applied"]]
+    rows = pa.table(DeltaTable(str(tmp_path / "connect" / TOPIC)).to_pyarrow_table()).select(["id", "name"]).to_pylist()
+    assert rows == [{"id": 1, "name": "newest"}]

@@ -8,6 +8,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.pipeline.spark import sql
+from airflow_cdc.pipeline.spark.connect import analysed
 from airflow_cdc.pipeline.spark.session import transaction
 from airflow_cdc.pipeline.target.alter_table import MAPPED_BY_NAME, map_columns
 
@@ -50,7 +51,7 @@ def _append(rows: DataFrame, uri: str, properties: Mapping[str, str]) -> None:
 def read_appended(spark: SparkSession, uri: str) -> DataFrame | None:
     """Return all appended rows, None if there are none yet."""
     try:
-        return spark.read.format("delta").load(uri)
+        return analysed(spark.read.format("delta").load(uri))
     except AnalysisException as error:
         if (error.getCondition() or "").startswith(("DELTA_", "PATH_NOT_FOUND")):
             return None

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.model.errors import ConfigurationError, SparkUnreachableError, first_line
 
@@ -34,6 +34,17 @@ _log = logging.getLogger(__name__)
 def is_client(session: SparkSession) -> bool:
     """Return whether a session is one of a Spark Connect server."""
     return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def analysed(rows: DataFrame) -> DataFrame:
+    """Return the frame, once Spark has analysed it: a client of Spark Connect asks for that only when it needs a schema or rows.
+
+    Without it, a ``try`` around the making of a frame catches nothing there: a table is missed only where its rows are used.
+
+    :raises AnalysisException: for a file, table or column that is not there.
+    """
+    _ = rows.schema
+    return rows
 
 
 def endpoint_of(url: str) -> str:
