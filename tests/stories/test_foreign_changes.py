@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnForeignChange
 from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.pipeline.repair.reprocess import Reprocessing, reprocess
 from airflow_cdc.pipeline.run.check_state import StateCheck
 from tests.conftest import Apply
-from tests.support.events import TOPIC
+from tests.support.events import TOPIC, numbered, sqlserver, write_records
 from tests.support.table_and_state import (
     HISTORY,
     WARN,
@@ -30,6 +30,7 @@ from tests.support.table_and_state import (
     steps,
     version,
 )
+from tests.support.tables import read_rows
 
 CHANGES = [
     pytest.param(change_delete, "DELETE", id="delete"),
@@ -58,6 +59,32 @@ def test_a_change_by_others_stops_the_flow_and_is_named_until_it_is_undone(
     spark.sql(f"RESTORE TABLE delta.`{lake / TOPIC}` TO VERSION AS OF 2")
     apply(archive, lake, flows=flows)
     assert ids(spark, lake) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("policy", [OnForeignChange.STOP, OnForeignChange.REPAIR])
+def test_a_column_that_somebody_renamed_is_a_change(
+    policy: OnForeignChange, apply: Apply, spark: SparkSession, archive: Path, lake: Path
+) -> None:
+    """Under the old name the flow would make a new column, NULL in all older rows."""
+    flows, table = {TOPIC: CdcFlow(TOPIC, on_foreign_change=policy)}, f"delta.`{lake / TOPIC}`"
+    row = {"id": 1, "name": "ann"}
+    write_records(archive / "1.jsonl", numbered([sqlserver("c", commit=1, after=row)]))
+    apply(archive, lake, flows=flows)
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    spark.sql(f"ALTER TABLE {table} RENAME COLUMN name TO label")
+    write_records(archive / "2.jsonl", numbered([sqlserver("c", commit=2, after={"id": 2, "name": "ben"})], first=1))
+
+    report = apply(archive, lake, flows=flows, may_fail=True)
+
+    if policy is OnForeignChange.STOP:
+        error = failure(report)
+        assert error["type"] == "TableChangedError"
+        assert "version 3: RENAME COLUMN at 20" in error["message"]
+        assert "TO VERSION AS OF 2)" in error["next_step"]
+        spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF 2")
+        apply(archive, lake, flows=flows)
+    names = {row["id"]: row["name"] for row in read_rows(spark, str(lake), TOPIC).rows}
+    assert names == {1: "ann", 2: "ben"}
 
 
 def test_a_flow_that_only_warns_names_the_change_once_and_goes_on(apply: Apply, spark: SparkSession, archive: Path, lake: Path) -> None:

@@ -18,34 +18,46 @@ table holds again."""
 
 _HARMLESS = frozenset(
     {
+        "ADD COLUMN",
         "ADD COLUMNS",
         "ADD CONSTRAINT",
+        "ADD FEATURE",
         "CHANGE COLUMN",
         "CHANGE COLUMNS",
         "CLUSTER BY",
         "COMPUTE STATS",
         "CREATE TABLE",
+        "DOMAIN METADATA CLEANUP",
         "DROP CONSTRAINT",
+        "DROP FEATURE",
         "OPTIMIZE",
-        "RENAME COLUMN",
+        "OPTIMIZE CHECKPOINT",
+        "REMOVE COLUMN MAPPING",
         "REORG",
+        "REORG TABLE UPGRADE UNIFORM",
+        "ROW TRACKING BACKFILL",
+        "ROW TRACKING UNBACKFILL",
         "SET TBLPROPERTIES",
         "UNSET TBLPROPERTIES",
+        "UPDATE FIELD METADATA",
+        "UPDATE TABLE METADATA",
         "UPGRADE PROTOCOL",
         "VACUUM END",
         "VACUUM START",
     }
 )
-"""Operations that change no row."""
-_LOSES_VALUES = frozenset({"DROP COLUMNS", "REPLACE COLUMNS"})
-"""Operations that change no file, yet remove values."""
+"""Operations, of Delta and delta-rs, that change neither rows nor columns' names. Any other that has neither new data nor new metadata
+changed nothing."""
+_LOSES_VALUES = frozenset({"DROP COLUMNS", "RENAME COLUMN", "REPLACE COLUMNS"})
+"""Operations that change no file, yet remove values, or put them under a name that the source does not have: its own column begins anew,
+with NULL in all older rows."""
 _RESTORE = "RESTORE"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
 class ForeignChange(JsonObject):
-    """A commit that changed rows and is not the flow's."""
+    """A commit that changed rows, or what they mean to the flow, and is not the flow's."""
 
     version: int
     operation: str
@@ -78,6 +90,12 @@ class TableCommit:
     by: str | None = None
     has_new_data: bool = True
     """Whether any of its files is marked as a data change; True where only the operation is known."""
+    has_new_metadata: bool = False
+    """Whether it sets the table's schema or properties."""
+    unfreezes: bool = False
+    """Whether it sets properties that are fixed when the table is created, such as its keys."""
+    is_recorded: bool = False
+    """Whether it gives a column the name that the flow had recorded for it before."""
 
     @property
     def microbatch(self) -> int | None:
@@ -96,8 +114,10 @@ class TableCommit:
 
     @property
     def changes_rows(self) -> bool:
-        """Whether it may have changed rows."""
-        return self.operation in _LOSES_VALUES or (self.has_new_data and self.operation not in _HARMLESS)
+        """Whether it may have changed rows, or what they mean to the flow: its columns' names, its keys."""
+        if self.operation in _LOSES_VALUES:
+            return not self.is_recorded
+        return self.unfreezes or ((self.has_new_data or self.has_new_metadata) and self.operation not in _HARMLESS)
 
     @property
     def replaces_all(self) -> bool:

@@ -39,6 +39,7 @@ def rename_columns(run: MicrobatchRun, columns: SourceColumns, target: TargetTab
         with run.tending():
             rename_in_rows(run.spark, target.uri, old=old, new=new)
         run.after_effect("names in rows")
-        rename_column(run.spark, target.uri, old=old, new=new)
+        with run.tending():
+            rename_column(run.spark, target.uri, old=old, new=new)
         run.after_effect("rename")
     return target.under(renamed), renamed

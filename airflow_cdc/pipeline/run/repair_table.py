@@ -166,11 +166,16 @@ class _Repair(RepairedFlow):
         ours = {name: wanted[name] for name in _PROPERTIES if name in wanted and wanted[name] != held.get(name)}
         if ours:
             assigned = ", ".join(f"{sql.text(name)} = {sql.text(value)}" for name, value in ours.items())
-            session.sql(f"ALTER TABLE {sql.delta(self._table)} SET TBLPROPERTIES ({assigned})")
+            with noted(session, metadata_text({UPKEEP: self._application})):
+                session.sql(f"ALTER TABLE {sql.delta(self._table)} SET TBLPROPERTIES ({assigned})")
+
+    @property
+    def _application(self) -> str:
+        return f"{self.flow.name}:{self.state.incarnation()}"
 
     @contextmanager
     def _committing(self, session: SparkSession) -> Iterator[None]:
-        mark = {UPKEEP: f"{self.flow.name}:{self.state.incarnation()}", REPAIRED: self.found.merged}
+        mark = {UPKEEP: self._application, REPAIRED: self.found.merged}
         lost = unless_lost(self.flow.name, self._table, "repaired", next_step="Nothing is lost; run again.")
         with lost, noted(session, metadata_text(mark)):
             yield

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from airflow_cdc.model.report.foreign_change import INTENDED, TableCommit
 from airflow_cdc.model.state.commit_metadata import metadata_of
 from airflow_cdc.pipeline.spark.storage import file_system
+from airflow_cdc.pipeline.target.table_properties import KEYS_PROPERTY, MODE_PROPERTY, RENAMED_PROPERTY, SCD_COLUMNS_PROPERTY
 
 _MOST_READ = 20
+_SETS_PROPERTIES = ("SET TBLPROPERTIES", "UNSET TBLPROPERTIES")
+_FROZEN = (KEYS_PROPERTY, MODE_PROPERTY, SCD_COLUMNS_PROPERTY)
 
 
 def commits_behind(uri: str, version: int) -> Iterator[dict[str, Any]]:
@@ -39,24 +43,28 @@ def read_commit(uri: str, version: int) -> TableCommit | None:
         return None
     info = _commit_info(text)
     by = info.get("userName") or info.get("userId") or info.get("engineInfo")
-    return commit_of(uri, version, {**info, "by": by, "at_millis": info.get("timestamp")}, has_new_data=_has_new_data(text))
+    commit = commit_of(uri, version, {**info, "by": by, "at_millis": info.get("timestamp")})
+    properties = _properties(text)
+    is_recorded = properties is not None and _follows_source(commit.parameters, properties)
+    return replace(commit, has_new_data=_has_new_data(text), has_new_metadata=properties is not None, is_recorded=is_recorded)
 
 
-def commit_of(uri: str, version: int, fields: Mapping[str, Any], *, has_new_data: bool = True) -> TableCommit:
+def commit_of(uri: str, version: int, fields: Mapping[str, Any]) -> TableCommit:
     """Return a commit from its fields in a log or a history, under Delta's names, plus ``by`` and ``at_millis``.
 
     :raises StateTooNewError: when a newer version of airflow-cdc made it.
     """
     text = str(fields.get("userMetadata") or "")
+    parameters = fields.get("operationParameters") or {}
     return TableCommit(
         version,
         operation=fields.get("operation") or TableCommit.operation,
-        parameters=fields.get("operationParameters") or {},
+        parameters=parameters,
         metadata=metadata_of(text, table=uri, version=version),
         is_intended=INTENDED in text,
         at_millis=fields.get("at_millis"),
         by=fields.get("by"),
-        has_new_data=has_new_data,
+        unfreezes=fields.get("operation") in _SETS_PROPERTIES and any(name in str(parameters.get("properties")) for name in _FROZEN),
     )
 
 
@@ -100,3 +108,17 @@ def _has_new_data(text: bytes) -> bool:
     lines = (line for line in text.splitlines() if line.startswith((b'{"add"', b'{"remove"')))
     # Delta reads a missing mark as a change.
     return any(next(iter(json.loads(line).values())).get("dataChange", True) for line in lines)
+
+
+def _properties(text: bytes) -> dict[str, str] | None:
+    """Return the table's properties behind a commit; None where it sets neither properties nor the schema."""
+    line = next((line for line in text.splitlines() if line.startswith(b'{"metaData"')), None)
+    return None if line is None else dict(json.loads(line)["metaData"].get("configuration") or {})
+
+
+def _follows_source(parameters: Mapping[str, Any], properties: Mapping[str, str]) -> bool:
+    """Return whether a commit renames a column as the flow has recorded it, in the properties, before."""
+    # Names with a dot are quoted.
+    old, new = (str(parameters.get(name)).strip("`") for name in ("oldColumnPath", "newColumnPath"))
+    recorded: dict[str, str] = json.loads(properties.get(RENAMED_PROPERTY, "{}"))
+    return recorded.get(old) == new

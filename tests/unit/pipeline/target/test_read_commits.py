@@ -49,3 +49,39 @@ def test_a_format_in_the_metadata_of_others_is_none_of_ours(tmp_path: Path, thei
     commit = read_commit(committed(tmp_path, json.dumps(theirs)), 3)
     assert commit
     assert (commit.operation, commit.application) == ("MERGE", "")
+
+
+RENAMED = {"airflow_cdc.renamed_columns": '{"a.b": "c"}'}
+
+
+def change_of(folder: Path, operation: str, parameters: dict[str, str], *, properties: dict[str, str] | None = None) -> bool:
+    """Return whether a commit without files is a change."""
+    metadata = [] if properties is None else [{"metaData": {"schemaString": "{}", "configuration": properties}}]
+    lines = [{"commitInfo": {"operation": operation, "operationParameters": parameters}}, *metadata]
+    log = folder / "_delta_log"
+    log.mkdir()
+    log.joinpath(f"{3:020d}.json").write_text("\n".join(json.dumps(line, separators=(",", ":")) for line in lines), encoding="utf-8")
+    commit = read_commit(str(folder), 3)
+    assert commit
+    return commit.changes_rows
+
+
+@pytest.mark.parametrize(
+    ("operation", "parameters", "properties", "expected"),
+    [
+        ("RENAME COLUMN", {"oldColumnPath": "`a.b`", "newColumnPath": "c"}, RENAMED, False),
+        ("RENAME COLUMN", {"oldColumnPath": "`a.b`", "newColumnPath": "d"}, RENAMED, True),
+        ("RENAME COLUMN", {"oldColumnPath": "a", "newColumnPath": "c"}, {}, True),
+        ("SET TBLPROPERTIES", {"properties": '{"airflow_cdc.keys":"[1]"}'}, {}, True),
+        ("UNSET TBLPROPERTIES", {"properties": '["airflow_cdc.mode"]', "ifExists": "true"}, {}, True),
+        ("SET TBLPROPERTIES", {"properties": '{"airflow_cdc.renamed_columns":"{}"}'}, {}, False),
+        ("CREATE TABLE", {"properties": '{"airflow_cdc.keys":"[1]"}'}, {}, False),
+        ("ADD COLUMN", {}, {}, False),
+        ("REPLACE TABLE", {}, {}, True),
+        ("MERGE", {}, None, False),
+    ],
+)
+def test_a_commit_without_files_may_change_what_rows_mean(
+    operation: str, parameters: dict[str, str], properties: dict[str, str] | None, expected: bool, tmp_path: Path
+) -> None:
+    assert change_of(tmp_path, operation, parameters, properties=properties) is expected
