@@ -16,9 +16,11 @@ from airflow_cdc.model.archive.archived_files import ArchivedFile
 from airflow_cdc.model.archive.survey import RecordKind, RecordLayout, TopicShape
 from airflow_cdc.model.columns import COMMITTED_AT, MICROBATCH, OFFSET, OP, PARTITION, POSITION, VALUE_POSITIONS
 from airflow_cdc.model.connectors.registry import CONNECTORS
+from airflow_cdc.pipeline.apply.native.mark_rows import copy_and_add, find_marks, mark_and_add
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns
 from airflow_cdc.pipeline.decode.types.connect_types import cast_to
+from airflow_cdc.pipeline.target.commit_natively import CommitOf
 from airflow_cdc.pipeline.target.target_table import KEYS_PROPERTY
 from tests.support.events import TOPIC, Record
 
@@ -44,6 +46,13 @@ def new_table(uri: str, options: dict[str, str] | None = None) -> DeltaTable:
     """Create a table of ``id`` and ``name``, with our columns."""
     properties = {KEYS_PROPERTY: '["id"]'}
     return DeltaTable.create(uri, COLUMNS, configuration=properties, raise_if_key_not_exists=False, storage_options=options)
+
+
+def merge_rows(uri: str, rows: Any, keys: Sequence[str], *, of: CommitOf) -> None:
+    """Merge row changes into the table as it is now: by deletion vectors, where it has them."""
+    table = DeltaTable(uri)
+    write = mark_and_add if table.metadata().configuration.get("delta.enableDeletionVectors") == "true" else copy_and_add
+    write(table, uri, find_marks(table, uri, rows, keys=keys), rows=rows, keys=keys, of=of)
 
 
 def rows_in(table: DeltaTable) -> dict[int, str]:

@@ -52,7 +52,7 @@ SESSION_OPTIONS = {
     # transaction that its last file had cut. Whether files were removed is read from the log (table_history).
     "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
     "spark.sql.parquet.compression.codec": "zstd",
-    # Other readers take Spark's default, INT96, for nanoseconds, which end in 2262 (pipeline/apply/native/misread_times.py).
+    # Other readers take Spark's default, INT96, for nanoseconds, which end in 2262 (pipeline/target/parquet_scan.py).
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.json.enablePartialResults": "true",
     # Spark lists many files with one task each: 720 tasks cost four CPU seconds, and this number of tasks half a second.

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from airflow_cdc.pipeline.spark.storage import file_system
+from airflow_cdc.pipeline.target.deletion_vectors import has_vectors
 from airflow_cdc.pipeline.target.open_natively import live_files
 
 Action = dict[str, Any]
@@ -20,6 +21,13 @@ Action = dict[str, Any]
 
 class UnreadableLogError(ValueError):
     """Raised for a log that is not read here; its text is the reason."""
+
+
+def adds_of(uri: str, table: Any) -> dict[str, Action]:
+    """Return what :func:`read_adds` does. Of a table without deletion vectors the log is not read: its actions have no statistics."""
+    if has_vectors(table):
+        return read_adds(uri, table)
+    return {unquote(file["path"]): {"path": file["path"], "partitionValues": {}, "size": file["size_bytes"]} for file in live_files(table)}
 
 
 def read_adds(uri: str, table: Any) -> dict[str, Action]:

@@ -1,4 +1,4 @@
-"""Commits without Spark: delta-rs's, and those that it does not write, of files with deletion vectors.
+"""Commits without Spark.
 
 A commit is one file of the log, made only if no other writer has made it. What it carries is that of Delta's protocol ("Actions").
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from airflow_cdc import __version__
 from airflow_cdc.model.errors import ConcurrentRunError
 from airflow_cdc.model.files import create_file
 from airflow_cdc.pipeline.spark.storage import file_system
-from airflow_cdc.pipeline.target.open_natively import open_table, without_answers
+from airflow_cdc.pipeline.target.open_natively import open_table
 
 Action = dict[str, Any]
 _RUN_AGAIN = "Nothing is lost; run again. To keep runs apart give the flow a pool of one slot."
@@ -37,24 +37,36 @@ class CommitOf:
     """``userMetadata``."""
 
 
-def commit_merge(uri: str, table: Any, actions: Sequence[Mapping[str, Action]], *, of: CommitOf, metrics: Mapping[str, int]) -> None:
-    """Make the commit behind the version that delta-rs's table has, as a MERGE.
+MERGE: Mapping[str, Any] = {"operation": "MERGE", "operationParameters": {}, "isBlindAppend": False}
+APPEND: Mapping[str, Any] = {"operation": "WRITE", "operationParameters": {"mode": "Append", "partitionBy": "[]"}, "isBlindAppend": True}
+"""Kinds of :func:`commit_rows`."""
+
+
+def commit_rows(
+    uri: str,
+    table: Any,
+    actions: Sequence[Mapping[str, Action]],
+    *,
+    of: CommitOf | None,
+    metrics: Mapping[str, int],
+    kind: Mapping[str, Any] = MERGE,
+) -> None:
+    """Make the commit behind the version that delta-rs's table has.
 
     :param actions: ``add`` and ``remove``, by kind.
+    :param of: None where nothing is to be told.
     :param metrics: Delta's ``operationMetrics``.
+    :param kind: :data:`MERGE` or :data:`APPEND`.
     :raises ConcurrentRunError: when another run committed first.
     :raises OSError: when the store fails.
     """
-    _refuse_second(table, of)
-    info = {
-        "operation": "MERGE",
-        "operationParameters": {},
-        "isBlindAppend": False,
-        "operationMetrics": {name: str(count) for name, count in metrics.items()},
-        "userMetadata": of.metadata,
-    }
-    transaction = {"appId": of.application, "version": of.version, "lastUpdated": _now()}
-    version = _commit(uri, table, info, actions=[{"txn": transaction}, *actions])
+    info = {**kind, "operationMetrics": {name: str(count) for name, count in metrics.items()}}
+    told: list[Mapping[str, Action]] = []
+    if of:
+        _refuse_second(table, of)
+        info["userMetadata"] = of.metadata
+        told = [{"txn": {"appId": of.application, "version": of.version, "lastUpdated": _now()}}]
+    version = _commit(uri, table, info, actions=[*told, *actions])
     _checkpoint(uri, table, version)
 
 
@@ -127,26 +139,6 @@ def _refuse_second(table: Any, of: CommitOf) -> None:
             f" {held} (version {table.version()}).",
             next_step=_RUN_AGAIN,
         )
-
-
-@contextmanager
-def one_commit(table: Any, of: CommitOf) -> Iterator[None]:
-    """Turn the failure of delta-rs's only attempt to commit, inside the block, into the flow's error.
-
-    :param table: delta-rs's table, which may not hold the transaction.
-    :raises ConcurrentRunError: when another run committed first.
-    :raises CommitFailedError: when delta-rs does not write the table's features.
-    """
-    from deltalake.exceptions import CommitFailedError
-
-    _refuse_second(table, of)
-    try:
-        with without_answers(table.table_uri):
-            yield
-    except CommitFailedError as error:
-        if "table features" in str(error):
-            raise
-        raise ConcurrentRunError(f"Another run committed to {table.table_uri} first ({error}).", next_step=_RUN_AGAIN) from error
 
 
 def _checkpoint(uri: str, table: Any, version: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -13,6 +14,7 @@ from airflow_cdc.pipeline.target.create_table import NewTable, columns_with_ours
 from airflow_cdc.pipeline.target.delta_types import delta_field
 from airflow_cdc.pipeline.target.open_natively import reach, without_answers
 from airflow_cdc.pipeline.target.target_table import TargetTable
+from airflow_cdc.pipeline.target.writable import why_not_written
 
 
 def create_natively(spark: SparkSession, uri: str, new: NewTable) -> TargetTable:
@@ -32,6 +34,31 @@ def create_natively(spark: SparkSession, uri: str, new: NewTable) -> TargetTable
             path, schema, mode="ignore", configuration=dict(properties_of(new)), storage_options=options, raise_if_key_not_exists=False
         )
     return created(uri, new)
+
+
+def made_ready(uri: str, schema: Any, *, configuration: Mapping[str, str]) -> Any:
+    """Return delta-rs's table with at least these columns; it is created where there is none, and columns that it lacks are added.
+
+    :param schema: of Arrow.
+    :param configuration: properties of a table that is created.
+    :raises NotReached: where delta-rs is not used.
+    :raises DeltaError: where the table cannot be read or written here.
+    :raises OSError: when the store fails.
+    """
+    from deltalake import DeltaTable, Schema
+    from deltalake.exceptions import DeltaError
+
+    path, options = reach(uri)
+    with without_answers(uri):
+        if not DeltaTable.is_deltatable(path, options):
+            DeltaTable.create(path, schema, mode="ignore", configuration=dict(configuration), storage_options=options)
+        table = DeltaTable(path, storage_options=options)
+        held = {field.name for field in table.schema().fields}
+        if missing := [field for field in Schema.from_arrow(schema).fields if field.name not in held]:
+            table.alter.add_columns(missing)
+    if reason := why_not_written(table):
+        raise DeltaError(reason)
+    return table
 
 
 def _fields(spark: SparkSession, new: NewTable) -> list[dict[str, Any]]:

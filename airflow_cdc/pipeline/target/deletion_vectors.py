@@ -32,6 +32,11 @@ class UnreadableVectorError(ValueError):
     """Raised for a deletion vector that is stored in a way that is not read here, or that is damaged; its text is the reason."""
 
 
+def has_vectors(table: Any) -> bool:
+    """Return whether files of delta-rs's table may have deletion vectors."""
+    return "deletionVectors" in (table.protocol().reader_features or ())
+
+
 def bitmap(rows: Iterable[int] = ()) -> BitMap64:
     """Return a set of numbers of rows."""
     from pyroaring import BitMap64

@@ -1,7 +1,8 @@
-"""The statistics of a new file, by which readers skip it (Delta's protocol, "Per-file Statistics").
+"""The statistics of a file, by which readers skip it (Delta's protocol, "Per-file Statistics"), as Spark writes them.
 
-As Delta writes them: of the first 32 columns, a struct's fields counted one by one. Texts are cut to 32 characters, instants to
-milliseconds, both so that the range still holds every value.
+Of the first 32 columns, a struct's fields counted one by one. Numbers have all their digits, texts are cut to 32 characters, and instants
+to milliseconds, both so that the range still holds every value. They come from the file's own footer, which is exact by every writer:
+delta-rs rounds them only on the way from there into the log (:mod:`airflow_cdc.pipeline.target.rounded_range`).
 """
 
 from __future__ import annotations
@@ -13,14 +14,13 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any
 
-from airflow_cdc.pipeline.native.duckdb_sql import name
-
 _INDEXED, _ONLY = "delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns"
 _MOST_COLUMNS = 32
 _LONGEST = 32
 _LAST_CHARACTER = "\U0010ffff"
 _ORDERED = ("byte", "short", "integer", "long", "float", "double", "string", "date", "timestamp", "timestamp_ntz", "decimal")
-"""Types that have a range; of others nulls are counted."""
+"""Types that have a range; of others nulls are counted, those within lists not."""
+_FLOATING, _KNOWS_NAN = ("float", "double"), "DuckDB"
 Path = tuple[str, ...]
 
 
@@ -29,27 +29,48 @@ def are_by_default(properties: Mapping[str, str]) -> bool:
     return not {_INDEXED, _ONLY} & properties.keys()
 
 
-def statistics_of_rows(connection: Any, rows: str, fields: Sequence[Mapping[str, Any]]) -> str:
-    """Return the statistics of rows as JSON.
+def statistics_of_file(file: Any, fields: Sequence[Mapping[str, Any]], *, has_vector: bool = False) -> str:
+    """Return the statistics of a Parquet file as JSON, from its footer.
 
-    :param connection: of DuckDB.
-    :param rows: name of a relation with the columns.
+    DuckDB gives a column with NaN no range there, delta-rs one without NaN: so numbers of floating point have ranges by DuckDB alone.
+
+    :param file: path, or open file.
     :param fields: the table's columns, in the JSON of its schema.
+    :param has_vector: whether rows of the file are marked as deleted, so that its ranges may be wider than those of the others.
+    :raises ArrowInvalid: where it is no Parquet file.
+    :raises OSError: where it cannot be read.
     """
-    leaves = [leaf for field in fields for leaf in _leaves(field)][:_MOST_COLUMNS]
-    asked = ["count(*) AS rows"]
-    for number, (path, kind) in enumerate(leaves):
-        value = ".".join(map(name, path))
-        asked.append(f"count(*) - count({value}) AS nulls_{number}")
-        asked += [f"min({value}) AS low_{number}", f"max({value}) AS high_{number}"] if kind.startswith(_ORDERED) else []
-    (found,) = connection.sql(f"SELECT {', '.join(asked)} FROM {rows}").to_arrow_table().to_pylist()
-    statistics: dict[str, Any] = {"numRecords": found["rows"], "minValues": {}, "maxValues": {}, "nullCount": {}, "tightBounds": True}
-    for number, (path, _) in enumerate(leaves):
-        _put(statistics["nullCount"], path, found[f"nulls_{number}"])
-        if ends := _range(found.get(f"low_{number}"), found.get(f"high_{number}")):
-            for end, value in zip(("minValues", "maxValues"), ends, strict=True):
-                _put(statistics[end], path, value)
-    return to_json(statistics)
+    import pyarrow.parquet as pq
+
+    metadata = pq.ParquetFile(file).metadata
+    leaves = {".".join(path): (path, kind) for field in fields for path, kind in _leaves(field)}
+    asked = dict(list(leaves.items())[:_MOST_COLUMNS])
+    statistics: dict[str, Any] = {"numRecords": metadata.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
+    for number in range(metadata.num_columns if metadata.num_row_groups else 0):
+        chunks = [metadata.row_group(group).column(number) for group in range(metadata.num_row_groups)]
+        path, kind = asked.get(chunks[0].path_in_schema, ((), ""))
+        if path:
+            _add(statistics, path, kind, chunks=chunks, knows_nan=str(metadata.created_by).startswith(_KNOWS_NAN))
+    return to_json({**statistics, "tightBounds": not has_vector})
+
+
+def _add(statistics: dict[str, Any], path: Path, kind: str, *, chunks: Sequence[Any], knows_nan: bool) -> None:
+    """Add a column's statistics."""
+    found = [chunk.statistics for chunk in chunks]
+    if not all(each is not None and each.has_null_count for each in found):
+        return
+    _put(statistics["nullCount"], path, sum(each.null_count for each in found))
+    filled = [each for each, chunk in zip(found, chunks, strict=True) if each.null_count < chunk.num_values]
+    is_known = all(each.has_min_max for each in filled) and (knows_nan or not kind.startswith(_FLOATING))
+    if not filled or not is_known or not kind.startswith(_ORDERED):
+        return
+    try:
+        ends = _range(min(each.min for each in filled), max(each.max for each in filled))
+    except (OverflowError, ValueError):
+        # A year that Python does not have.
+        return
+    for end, value in zip(("minValues", "maxValues"), ends or (), strict=False):
+        _put(statistics[end], path, value)
 
 
 def to_json(value: Any) -> str:
@@ -79,10 +100,9 @@ def _put(into: dict[str, Any], path: Path, value: Any) -> None:
 
 def _range(low: Any, high: Any) -> tuple[Any, Any] | None:
     """Return the ends of a range as they are written; None where they would not hold every value."""
-    if low is None:
-        return None
     if isinstance(low, float):
-        return (low, high) if isfinite(low) and isfinite(high) else None
+        # A footer may name either zero for both, and some readers tell them apart.
+        return (low or -0.0, high or 0.0) if isfinite(low) and isfinite(high) else None
     if isinstance(low, str):
         cut = high if len(high) <= _LONGEST else high[:_LONGEST] + _LAST_CHARACTER
         return (low[:_LONGEST], cut) if high <= cut else None

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb
-from airflow_cdc.pipeline.native.duckdb_sql import name, text
+from airflow_cdc.pipeline.native.duckdb_sql import name, text, texts
 from airflow_cdc.pipeline.target.add_actions import UnreadableLogError, read_adds
-from airflow_cdc.pipeline.target.deletion_vectors import UnreadableVectorError, numbers_of, read_vector
+from airflow_cdc.pipeline.target.deletion_vectors import UnreadableVectorError, has_vectors, numbers_of, read_vector
 from airflow_cdc.pipeline.target.table_files import TableFiles, UnreadableError
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
 
 _TYPES = {
     "byte": "TINYINT",
@@ -52,9 +55,13 @@ def query(uri: str, delta: Any, fields: Sequence[Mapping[str, Any]], statement: 
         return connection.sql(statement).to_arrow_table()
 
 
-def create_view(connection: Any, uri: str, delta: Any, *, fields: Sequence[Mapping[str, Any]]) -> None:
+def create_view(
+    connection: Any, uri: str, delta: Any, *, fields: Sequence[Mapping[str, Any]], without: Mapping[str, BitMap64] | None = None
+) -> None:
     """Let a connection of DuckDB read the rows of a table as ``cdc``, in place of another one that it has read so. Parameters and errors
     are those of :func:`query`.
+
+    :param without: some of the files, by path, with the numbers of the rows that are left out; None: all rows of the table.
     """
     files = TableFiles(uri, delta)
     if delta.metadata().partition_columns:
@@ -62,15 +69,15 @@ def create_view(connection: Any, uri: str, delta: Any, *, fields: Sequence[Mappi
     # Files with and without a zone make one column: DuckDB takes those without as of the session's.
     connection.execute("SET TimeZone = 'UTC'")
     files.register(connection)
-    listed = ", ".join(map(text, files.names))
-    has_vectors = "deletionVectors" in (delta.protocol().reader_features or ())
-    options = "union_by_name = true, hive_partitioning = false" + (f", {PLACES}" if has_vectors else "")
-    connection.execute(f"CREATE OR REPLACE TEMP VIEW files AS SELECT * FROM read_parquet([{listed}], {options})")
+    lacks_rows = without is not None or has_vectors(delta)
+    options = "union_by_name = true, hive_partitioning = false" + (f", {PLACES}" if lacks_rows else "")
+    listed = files.names if without is None else [files.name_at(path) for path in without]
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW files AS SELECT * FROM read_parquet([{texts(listed)}], {options})")
     held = {row[0] for row in connection.execute("DESCRIBE files").fetchall()}
     columns = ", ".join(f"{_column(field, held)} AS {name(field['name'])}" for field in fields)
-    if has_vectors:
-        register_deleted(connection, _deleted(uri, delta, files))
-    connection.execute(f"CREATE OR REPLACE TEMP VIEW cdc AS SELECT {columns} FROM files{WITHOUT_DELETED if has_vectors else ''}")
+    if lacks_rows:
+        register_deleted(connection, _deleted(uri, delta, files) if without is None else _named(files, without))
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW cdc AS SELECT {columns} FROM files{WITHOUT_DELETED if lacks_rows else ''}")
 
 
 def _column(field: Mapping[str, Any], held: set[str]) -> str:
@@ -137,7 +144,11 @@ def _deleted(uri: str, delta: Any, files: TableFiles) -> Iterator[tuple[str, Any
     except (UnreadableLogError, UnreadableVectorError):
         yield from _deleted_by_delta_rs(delta, files)
         return
-    yield from ((files.name_at(path), numbers_of(rows)) for path, rows in vectors.items() if rows)
+    yield from _named(files, vectors)
+
+
+def _named(files: TableFiles, rows_by_path: Mapping[str, BitMap64]) -> Iterator[tuple[str, Any]]:
+    yield from ((files.name_at(path), numbers_of(rows)) for path, rows in rows_by_path.items() if rows)
 
 
 def _deleted_by_delta_rs(delta: Any, files: TableFiles) -> Iterator[tuple[str, Any]]:

@@ -10,15 +10,17 @@ from airflow_cdc.model.state.microbatch import Microbatch
 from airflow_cdc.pipeline.native.free_memory import free_memory
 from airflow_cdc.pipeline.spark.storage import is_local
 from airflow_cdc.pipeline.target.open_natively import live_files
+from airflow_cdc.pipeline.target.rounded_range import rounded_range
 
 _GIB = 1024**3
 MOST_TEXT_BYTES = 16 * _GIB
 """Text of a microbatch that one process decodes and folds."""
 TASKS_FROM_BYTES = _GIB
-"""Text from which a cluster's tasks decode and fold instead of the driver, and delta-rs copies no files: it would hold all rows."""
+"""Text from which a cluster's tasks decode and fold instead of the driver."""
 MOST_OF_TASK_BYTES, _FETCHED_OF_TASK_BYTES = 4 * _GIB, _GIB
 """Text of the files that one task decodes and folds, and what it fetches of them: these are in memory."""
-_COPIED_BYTES, _MARKED_BYTES = 64 * 1024**2, 16 * _GIB
+MOST_TOUCHED_BYTES = 16 * _GIB
+"""Size of the files that a merge touches: of them the keys are read."""
 _BASE, _OF_TEXT = 256 * 1024**2, 2
 """Memory of a merge: bytes, and a multiple of the text. Measured: 480 MiB more for 394 MiB of text, and 210 MiB for the merge."""
 _IF_UNKNOWN = _BASE + 2 * _GIB
@@ -57,17 +59,6 @@ def _fetched(archive: str, size: int) -> int:
     return 0 if is_local(archive) else size
 
 
-def most_touched_bytes(text_bytes: int, *, are_marked: bool) -> int:
-    """Return how large the files may be that a merge touches.
-
-    delta-rs copies them whole, and Spark marks the changed rows by deletion vectors. But to copy a mebibyte costs about what the native
-    engine spares where it decodes a mebibyte of text.
-
-    :param are_marked: whether the changed rows are marked here too: of the files only the keys are read.
-    """
-    return _MARKED_BYTES if are_marked else _COPIED_BYTES + text_bytes
-
-
 def touched_bytes(table: Any, rows: Any, keys: Sequence[str]) -> int:
     """Return the size of the table's files whose range of keys holds some of the rows' range.
 
@@ -81,14 +72,15 @@ def touched_files(table: Any, rows: Any, keys: Sequence[str]) -> list[dict[str, 
     """Return the files of :func:`touched_bytes`, as :func:`airflow_cdc.pipeline.target.open_natively.live_files`."""
     import pyarrow.compute as pc
 
-    ranges = {key: pc.min_max(rows.column(key)).as_py() for key in keys}
+    ends = {key: pc.min_max(rows.column(key)).as_py() for key in keys}
+    ranges = {key: rounded_range(each["min"], each["max"]) for key, each in ends.items()}
     return [file for file in live_files(table) if all(_may_hold(file, key, ranges[key]) for key in keys)]
 
 
-def _may_hold(file: Mapping[str, Any], key: str, wanted: Mapping[str, Any]) -> bool:
+def _may_hold(file: Mapping[str, Any], key: str, wanted: tuple[Any, Any]) -> bool:
     first, last = file.get(f"min.{key}"), file.get(f"max.{key}")
     try:
-        return bool(first is None or last is None or (first <= wanted["max"] and wanted["min"] <= last))
+        return bool(first is None or last is None or (first <= wanted[1] and wanted[0] <= last))
     except TypeError:
         # Statistics of another type than the column's say nothing.
         return True

@@ -1,8 +1,8 @@
-"""Merge and append by delta-rs, with the transaction identifier and the metadata of Spark's commits."""
+"""The rows that merges and appends write without Spark, with the table's columns and types, and the appends themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from airflow_cdc.model.columns import (
@@ -20,25 +20,21 @@ from airflow_cdc.model.columns import (
     POSITION,
     VALUE_POSITIONS,
 )
+from airflow_cdc.model.errors import ConcurrentRunError
 from airflow_cdc.model.operation import KEEP
 from airflow_cdc.pipeline.apply.native.fold_sql import MARKED_AT, OF_VERSIONS
 from airflow_cdc.pipeline.native.arrow_rows import in_schema
-from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb
+from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, threads_for
 from airflow_cdc.pipeline.native.duckdb_sql import name
-from airflow_cdc.pipeline.target.commit_natively import CommitOf, one_commit
-from airflow_cdc.pipeline.target.open_natively import reach, without_answers
+from airflow_cdc.pipeline.target.commit_natively import APPEND, CommitOf, commit_rows
+from airflow_cdc.pipeline.target.create_natively import made_ready
+from airflow_cdc.pipeline.target.write_rows import add_rows, rows_in
 
 _WRITTEN = (POSITION, OP, COMMITTED_AT, PARTITION, OFFSET, MICROBATCH, VALUE_POSITIONS)
 FLAGS = (DELETED, DELETED_AT)
 """Columns of row changes of a table that keeps deleted rows."""
 _SELDOM = {"delta.checkpointInterval": "100"}
-WRITABLE_FEATURES = frozenset({"appendOnly", "invariants", "deletionVectors", "timestampNtz", "v2Checkpoint"})
-"""Delta features of whose tables delta-rs commits a merge. It opens tables of others, such as type widening, and refuses the commit."""
-
-
-def may_write(table: Any) -> bool:
-    """Return whether delta-rs writes a table of these features."""
-    return set(table.protocol().writer_features or ()) <= WRITABLE_FEATURES
+_ATTEMPTS = 5
 
 
 def rows_for(table: Any, changes: Any, columns: Sequence[str], *, microbatch: int) -> Any:
@@ -79,7 +75,7 @@ def _in_columns_of(table: Any, rows: Any, names: Sequence[str], *, microbatch: i
 
 
 def operations_of(rows: Any) -> tuple[str, str]:
-    """Return what row changes do, in the SQL of DuckDB and delta-rs: to a key that the table holds, and to one that it does not hold.
+    """Return what row changes do, in SQL: to a key that the table holds, and to one that it does not hold.
 
     :param rows: from :func:`rows_for`. A deleted row that stays, flagged, is one that is written.
     """
@@ -89,54 +85,28 @@ def operations_of(rows: Any) -> tuple[str, str]:
 
 
 def is_upsert(operation: str) -> str:
-    """Return the SQL, of DuckDB and delta-rs alike, that is true where a row is left; ``operation``: SQL."""
+    """Return the SQL that is true where a row is left; ``operation``: SQL."""
     return f"{operation} NOT IN ('d', '{KEEP}')"
 
 
-def merge_rows(table: Any, rows: Any, keys: Sequence[str], *, of: CommitOf) -> Mapping[str, Any]:
-    """Make one MERGE commit of row changes and return delta-rs's counts.
-
-    :raises ConcurrentRunError: when another run committed first.
-    :raises CommitFailedError: when delta-rs does not write the table's features (:func:`may_write`).
-    """
-    held, absent = (each if each.startswith("'") else f"s.{name(each)}" for each in operations_of(rows))
-    values = {name(column): f"s.{name(column)}" for column in rows.column_names if column not in OF_VERSIONS}
-    merge = table.merge(
-        rows,
-        " AND ".join(f"t.{name(key)} = s.{name(key)}" for key in keys),
-        source_alias="s",
-        target_alias="t",
-        # Otherwise no file is skipped by the range of its keys.
-        streamed_exec=False,
-        **_written_with(of),
-    )
-    merge = merge.when_matched_delete(f"{held} = 'd'").when_matched_update(values, is_upsert(held))
-    merge = merge.when_not_matched_insert(values, is_upsert(absent))
-    with one_commit(table, of):
-        counts: Mapping[str, Any] = merge.execute()
-    return counts
-
-
-def append_rows(table: Any, rows: Any, *, of: CommitOf) -> None:
+def append_rows(table: Any, uri: str, rows: Any, *, of: CommitOf | None) -> None:
     """Append rows to a table in one commit.
 
-    :param rows: with the table's columns.
+    :param table: delta-rs's table.
+    :param rows: Arrow table with the table's columns and types.
+    :param of: None where nothing is to be told.
     :raises ConcurrentRunError: when another run committed first.
+    :raises duckdb.Error: when the rows cannot be written.
+    :raises OSError: when the store fails.
     """
-    from deltalake import write_deltalake
-
-    with one_commit(table, of):
-        write_deltalake(table, rows, mode="append", **_written_with(of))
-
-
-def _written_with(of: CommitOf) -> dict[str, Any]:
-    """Return how delta-rs writes files, and the transaction identifier and metadata of its only attempt to commit."""
-    from deltalake import CommitProperties, Transaction, WriterProperties
-
-    properties = CommitProperties(
-        custom_metadata={"userMetadata": of.metadata}, app_transactions=[Transaction(of.application, of.version)], max_commit_retries=0
-    )
-    return {"writer_properties": WriterProperties(compression="ZSTD"), "commit_properties": properties}
+    with connect_duckdb(threads=threads_for(rows.nbytes)) as connection:
+        connection.register("appended", rows)
+        try:
+            added = add_rows(connection, table, uri, rows="SELECT * FROM appended")
+        finally:
+            connection.unregister("appended")
+    counts = {"numFiles": len(added), "numOutputRows": rows_in(added)}
+    commit_rows(uri, table, [{"add": each} for each in added], of=of, metrics=counts, kind=APPEND)
 
 
 def _markers(rows: Any, keys: Sequence[str]) -> Any:
@@ -167,10 +137,19 @@ def append_markers(uri: str, rows: Any, keys: Sequence[str]) -> None:
     """Append the delete markers of row changes (:func:`airflow_cdc.pipeline.record.delete_markers.markers_of`).
 
     :raises NotReached: where delta-rs is not used.
+    :raises ConcurrentRunError: when other runs kept committing first.
+    :raises duckdb.Error: when the rows cannot be written.
+    :raises OSError: when the store fails.
     """
-    from deltalake import write_deltalake
-
     markers = _markers_of_versions(rows, keys) if OP_IF_ABSENT in rows.column_names else _markers(rows, keys)
-    path, options = reach(uri)
-    with without_answers(uri):
-        write_deltalake(path, markers, mode="append", schema_mode="merge", configuration=_SELDOM, storage_options=options)
+    _append_markers(uri, markers, attempts=_ATTEMPTS)
+
+
+def _append_markers(uri: str, markers: Any, *, attempts: int) -> None:
+    try:
+        append_rows(made_ready(uri, markers.schema, configuration=_SELDOM), uri, markers, of=None)
+    except ConcurrentRunError:
+        # Maintenance moves expired markers meanwhile.
+        if attempts == 1:
+            raise
+        _append_markers(uri, markers, attempts=attempts - 1)

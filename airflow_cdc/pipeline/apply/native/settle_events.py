@@ -96,6 +96,6 @@ class NativeAppend(KeptEvents):
     def _append(self, table: Any, rows: Any, report: BatchReport) -> BatchReport:
         run = self.run
         of = CommitOf(application=run.application, version=run.microbatch.number, metadata=run.commit_metadata(report))
-        with named_failure(run, "delta-rs could not append"):
-            append_rows(table, rows, of=of)
+        with named_failure(run, "the events could not be appended"):
+            append_rows(table, run.table, rows, of=of)
         return report

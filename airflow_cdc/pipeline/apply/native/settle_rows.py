@@ -16,18 +16,18 @@ from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged, fit_table
 from airflow_cdc.pipeline.apply.fold_changes import Folded, Latest
 from airflow_cdc.pipeline.apply.known_snapshots import SnapshotSearch
 from airflow_cdc.pipeline.apply.modes.by_key import ReadElsewhere, RowChanges, settle
-from airflow_cdc.pipeline.apply.native.bounds import most_touched_bytes, touched_bytes, why_for_tasks
+from airflow_cdc.pipeline.apply.native.bounds import MOST_TOUCHED_BYTES, touched_bytes
 from airflow_cdc.pipeline.apply.native.flag_deleted import flag_deleted
 from airflow_cdc.pipeline.apply.native.fold import NativeChanges, NativeFold, changes_of, folding
 from airflow_cdc.pipeline.apply.native.for_spark import StagedFold, changes_for_spark, count_for_spark, stage_changes
 from airflow_cdc.pipeline.apply.native.guard import leave_out_stale
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, voids_events
 from airflow_cdc.pipeline.apply.native.in_tasks import fold_in_tasks
-from airflow_cdc.pipeline.apply.native.mark_rows import OF_NEW_TABLE, Marks, UnmarkableError, find_marks, mark_and_add, may_mark
-from airflow_cdc.pipeline.apply.native.merge import append_markers, merge_rows, rows_for
+from airflow_cdc.pipeline.apply.native.mark_rows import OF_NEW_TABLE, Marks, UnmarkableError, copy_and_add, find_marks, mark_and_add
+from airflow_cdc.pipeline.apply.native.merge import append_markers, rows_for
 from airflow_cdc.pipeline.apply.native.names_gtids import names_gtids
 from airflow_cdc.pipeline.apply.native.table_values import Completed, complete
-from airflow_cdc.pipeline.apply.native.take_plain import WAYS, NoDoubts, Plain, is_marked, named_failure
+from airflow_cdc.pipeline.apply.native.take_plain import WAYS, NoDoubts, Plain, named_failure
 from airflow_cdc.pipeline.apply.settled import ALL_STALE, Ready, without_stale
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
@@ -43,6 +43,7 @@ from airflow_cdc.pipeline.target.key_range import ranged
 from airflow_cdc.pipeline.target.merge_plan import detailed_plan
 from airflow_cdc.pipeline.target.open_natively import brought_up_to_date
 from airflow_cdc.pipeline.target.target_table import TargetTable
+from airflow_cdc.pipeline.target.writable import why_not_written
 
 
 def settle_rows(plain: Plain) -> RowChanges:
@@ -103,12 +104,8 @@ def _for_delta_rs(plain: Plain, fold: NativeFold) -> NativeRowChanges:
         raise HandedOver(plain.left_to_spark)
     run, target, decoder = plain.run, plain.target, plain.decoder
     changes = changes_of(fold)
-    are_marked = target is None or is_marked(plain.table, target)
-    most = most_touched_bytes(run.microbatch.text_size, are_marked=are_marked)
-    if target and target.size > most and touched_bytes(plain.table, changes.rows, target.keys) > most:
+    if target and target.size > MOST_TOUCHED_BYTES and touched_bytes(plain.table, changes.rows, target.keys) > MOST_TOUCHED_BYTES:
         raise HandedOver("few events touch many files of a large table")
-    if not are_marked and (much := why_for_tasks(run.microbatch)):
-        raise HandedOver(much)
     settled = _settled(plain, changes)
     if may_have_fallen(run, decoder, changes.staged):
         raise HandedOver("the source's log may have gone back")
@@ -118,7 +115,7 @@ def _for_delta_rs(plain: Plain, fold: NativeFold) -> NativeRowChanges:
     if target is not None:
         rows, stale = leave_out_stale(run, fold, plain.table, has_reads=bool(settled.counted.surveyed.reads))
     completed = _completed(plain.table, run.table, rows, decoder=decoder)
-    marks = (_marks(plain.table, target, completed.rows) if target else OF_NEW_TABLE) if are_marked else None
+    marks = _marks(plain.table, target, completed.rows) if target else OF_NEW_TABLE
     # Where Spark has staged the row changes, they are in memory here.
     run.after_effect("stage")
     return replace(settled, changes=rows, stale=stale, completed=completed, marks=marks)
@@ -134,7 +131,7 @@ def _marks(table: Any, target: TargetTable, rows: Any) -> Marks:
     try:
         return find_marks(table, target.uri, rows, keys=target.keys)
     except UnmarkableError as reason:
-        raise HandedOver(f"the table's rows cannot be marked from the driver: {reason}") from reason
+        raise HandedOver(f"the table's rows cannot be found from the driver: {reason}") from reason
 
 
 def _settled(plain: Plain, changes: NativeChanges) -> NativeRowChanges:
@@ -171,8 +168,8 @@ class NativeRowChanges(RowChanges):
     """Arrow table, see :class:`NativeChanges`."""
     completed: Completed
     """The same with the table's values, as of when they were settled."""
-    marks: Marks | None = None
-    """The table's rows of these keys, as of when they were settled; None where delta-rs copies what it changes."""
+    marks: Marks = OF_NEW_TABLE
+    """The table's rows of these keys, as of when they were settled."""
     stale: int = 0
     """Number of row changes left out: the table, or a delete marker, is newer."""
 
@@ -192,7 +189,7 @@ class NativeRowChanges(RowChanges):
         if self.counted.staged.has_deletes and self.changes.num_rows:
             # Of the changes, because a row that is kept stands for none of them.
             changes = rows_for(table, self.changes, target.keys, microbatch=run.microbatch.number)
-            with named_failure(run, "delta-rs could not append the delete markers"):
+            with named_failure(run, "the delete markers could not be appended"):
                 append_markers(run.state(delete_markers_uri), changes, target.keys)
             run.after_effect("delete_markers")
         if not completed.rows.num_rows and self.stale:
@@ -205,13 +202,13 @@ class NativeRowChanges(RowChanges):
         with self._unless_changed(target):
             return _completed(table, target.uri, self.changes, decoder=self.decoder)
 
-    def _marks_for(self, table: Any, target: TargetTable, rows: Any) -> Marks | None:
-        if self.marks is None or self.marks.of_version == table.version():
+    def _marks_for(self, table: Any, target: TargetTable, rows: Any) -> Marks:
+        if self.marks.of_version == table.version():
             return self.marks
         with self._unless_changed(target):
-            marks = _marks(table, target, rows) if may_mark(table) else None
-        # Somebody else may have filled a table that was empty.
-        return marks if marks is None or target.deletion_vectors or not marks.files else None
+            if reason := why_not_written(table):
+                raise HandedOver(reason)
+            return _marks(table, target, rows)
 
     @contextmanager
     def _unless_changed(self, target: TargetTable) -> Iterator[None]:
@@ -226,14 +223,9 @@ class NativeRowChanges(RowChanges):
     def _merge(self, table: Any, *, rows: Any, target: TargetTable, report: BatchReport) -> BatchReport:
         run = self.run
         marks = self._marks_for(table, target, rows)
-        report = replace(
-            report, merge_plan=detailed_plan(report.merge_plan, deletion_vectors=target.deletion_vectors and marks is not None, within=())
-        )
+        report = replace(report, merge_plan=detailed_plan(report.merge_plan, deletion_vectors=target.deletion_vectors, within=()))
         of = CommitOf(application=run.application, version=run.microbatch.number, metadata=run.commit_metadata(report, files=target.files))
-        if marks is not None:
-            with named_failure(run, "the changed rows could not be marked and added"):
-                mark_and_add(table, target.uri, marks, rows=rows, keys=target.keys, of=of)
-        else:
-            with named_failure(run, "delta-rs could not merge"):
-                merge_rows(table, rows, target.keys, of=of)
+        write = mark_and_add if target.deletion_vectors else copy_and_add
+        with named_failure(run, "the changed rows could not be written"):
+            write(table, target.uri, marks, rows=rows, keys=target.keys, of=of)
         return report

@@ -16,9 +16,6 @@ from airflow_cdc.model.position.position import Position
 from airflow_cdc.pipeline.apply.fit_table import Ways
 from airflow_cdc.pipeline.apply.native.bounds import why_for_tasks, why_too_large
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, why_not_decoded, why_not_merged, why_not_read
-from airflow_cdc.pipeline.apply.native.mark_rows import may_mark
-from airflow_cdc.pipeline.apply.native.merge import may_write
-from airflow_cdc.pipeline.apply.native.misread_times import misread_file
 from airflow_cdc.pipeline.apply.settled import Settled, decoder_of
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.evidence.snapshot_reads import SnapshotDoubts
@@ -28,9 +25,9 @@ from airflow_cdc.pipeline.spark.exclusive_writes import excludes_writers
 from airflow_cdc.pipeline.spark.late_session import started
 from airflow_cdc.pipeline.spark.task_job import has_cluster
 from airflow_cdc.pipeline.target.alter_natively import with_deletion_vectors_natively
-from airflow_cdc.pipeline.target.alter_table import gets_deletion_vectors
 from airflow_cdc.pipeline.target.create_natively import create_natively
 from airflow_cdc.pipeline.target.target_table import TargetTable
+from airflow_cdc.pipeline.target.writable import why_not_written
 
 LATE = "some events may be late, or the source's log went back"
 """Reason why Spark takes a microbatch."""
@@ -147,27 +144,11 @@ def _open(target: TargetTable) -> Any:
     :raises HandedOver: where they may not.
     """
     table = target.opened
-    if table is None or not may_write(table):
-        raise HandedOver("the table has a feature that only Spark writes, or delta-rs cannot read it")
-    if not is_marked(table, target) and (misread := _misread(table, target.uri)):
-        raise HandedOver(misread)
+    if table is None:
+        raise HandedOver("delta-rs cannot read the table")
+    if reason := why_not_written(table):
+        raise HandedOver(reason)
     return table
-
-
-def is_marked(table: Any, target: TargetTable) -> bool:
-    """Return whether a merge marks changed rows and adds new ones; otherwise delta-rs copies the files that it changes.
-
-    In a table without rows none are marked.
-    """
-    return (gets_deletion_vectors(target) or not target.files) and may_mark(table)
-
-
-def _misread(table: Any, uri: str) -> str | None:
-    try:
-        path = misread_file(table, uri)
-    except (OSError, ValueError) as error:
-        return f"a file of the table cannot be read from the driver: {first_line(error)}"
-    return path and f"delta-rs may read other times from {path}, whose timestamps are INT96"
 
 
 class NoDoubts(SnapshotDoubts):

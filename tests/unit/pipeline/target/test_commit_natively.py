@@ -12,7 +12,7 @@ from deltalake.exceptions import DeltaError
 
 from airflow_cdc.model.errors import ConcurrentRunError
 from airflow_cdc.pipeline.target import commit_natively
-from airflow_cdc.pipeline.target.commit_natively import CommitOf, commit_merge
+from airflow_cdc.pipeline.target.commit_natively import CommitOf, commit_rows
 from airflow_cdc.pipeline.target.read_commits import commits_behind, read_commit
 from tests.support.natively import new_table
 
@@ -20,7 +20,7 @@ OF = CommitOf(application="flow ü:1", version=7, metadata='{"application": "flo
 
 
 def commit(folder: Path, *, microbatch: int = OF.version, **metrics: int) -> None:
-    commit_merge(str(folder), DeltaTable(folder), [], of=replace(OF, version=microbatch), metrics=metrics)
+    commit_rows(str(folder), DeltaTable(folder), [], of=replace(OF, version=microbatch), metrics=metrics)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_only_one_of_two_makes_a_version_and_nothing_else_is_left(table: Path) -
     opened = DeltaTable(table)
     commit(table)
     with pytest.raises(ConcurrentRunError, match="committed version 1"):
-        commit_merge(str(table), opened, [], of=OF, metrics={})
+        commit_rows(str(table), opened, [], of=OF, metrics={})
     assert sorted(path.name for path in (table / "_delta_log").glob("*")) == [f"{number:020d}.json" for number in (0, 1)]
 
 

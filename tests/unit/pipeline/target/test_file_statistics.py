@@ -5,24 +5,31 @@ from __future__ import annotations
 import json
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
 
-from airflow_cdc.pipeline.target.file_statistics import statistics_of_rows, to_json
+from airflow_cdc.pipeline.target.file_statistics import statistics_of_file, to_json
+
+
+def statistics_of(rows: pa.Table, fields: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the statistics of a file that DuckDB writes."""
+    with duckdb.connect() as connection, TemporaryDirectory() as folder:
+        connection.register("rows", rows)
+        connection.execute(f"COPY rows TO '{folder}/file' (FORMAT parquet)")
+        found: dict[str, Any] = json.loads(statistics_of_file(f"{folder}/file", fields), parse_float=Decimal)
+        return found
 
 
 def statistics(values: list[Any], arrow: pa.DataType, delta: Any) -> tuple[Any, Any, Any]:
     """Return the least and the greatest value of a column, None where it has none, and its number of nulls."""
-    with duckdb.connect() as connection:
-        connection.register("rows", pa.table({"c": pa.array(values, arrow)}))
-        text = statistics_of_rows(connection, "rows", [{"name": "c", "type": delta}])
-    found = json.loads(text, parse_float=Decimal)
+    found = statistics_of(pa.table({"c": pa.array(values, arrow)}), [{"name": "c", "type": delta}])
     assert found["numRecords"] == len(values)
     assert found["tightBounds"] is True
-    return found["minValues"].get("c"), found["maxValues"].get("c"), found["nullCount"]["c"]
+    return found["minValues"].get("c"), found["maxValues"].get("c"), found["nullCount"].get("c")
 
 
 UTC = timezone.utc
@@ -54,7 +61,10 @@ END = "\U0010ffff"
         ([0.5, 0.25], pa.float64(), "double", (Decimal("0.25"), Decimal("0.5"), 0)),
         ([True], pa.bool_(), "boolean", (None, None, 0)),
         ([b"x", None], pa.binary(), "binary", (None, None, 1)),
-        ([[1], None], pa.list_(pa.int64()), {"type": "array", "elementType": "long"}, (None, None, 1)),
+        # A footer counts the nulls of items.
+        ([[1], None], pa.list_(pa.int64()), {"type": "array", "elementType": "long"}, (None, None, None)),
+        ([0.0, 1.5], pa.float64(), "double", (Decimal("-0.0"), Decimal("1.5"), 0)),
+        ([-0.0, -1.5], pa.float32(), "float", (Decimal("-1.5"), Decimal("0.0"), 0)),
     ],
 )  # fmt: skip
 def test_a_range_holds_every_value(values: list[Any], arrow: pa.DataType, delta: Any, expected: tuple[Any, Any, Any]) -> None:
@@ -69,9 +79,7 @@ def test_a_struct_s_fields_are_columns_of_their_own() -> None:
 
 def test_the_first_32_columns_have_statistics() -> None:
     fields = [{"name": f"c{number}", "type": "long"} for number in range(40)]
-    with duckdb.connect() as connection:
-        connection.register("rows", pa.table({field["name"]: pa.array([1], pa.int64()) for field in fields}))
-        found = json.loads(statistics_of_rows(connection, "rows", fields))
+    found = statistics_of(pa.table({field["name"]: pa.array([1], pa.int64()) for field in fields}), fields)
     assert list(found["minValues"]) == list(found["nullCount"]) == [f"c{number}" for number in range(32)]
 
 

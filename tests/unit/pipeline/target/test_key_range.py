@@ -92,4 +92,15 @@ def test_only_types_whose_statistics_and_texts_agree_in_order_have_ranges() -> N
     types = {"a": "BIGINT", "b": "DOUBLE", "c": "DECIMAL(38,9)", "d": "TIMESTAMP", "e": "STRING", "f": "BINARY"}
     assert ranged(types, types, table_bytes=1).keys() == {"a", "c", "e"}
     scaled = KeyRange("c", "DECIMAL(38,9)", Decimal("1E+3"), Decimal("0.000000001") + 2000)
-    assert scaled.of_rows("t") == "t.`c` BETWEEN CAST('1000' AS DECIMAL(38,9)) AND CAST('2000.000000001' AS DECIMAL(38,9))"
+    # Wider by what a float may be off.
+    assert scaled.of_rows("t") == "t.`c` BETWEEN CAST('999.999999999' AS DECIMAL(38,9)) AND CAST('2000.000000002' AS DECIMAL(38,9))"
+
+
+def test_a_range_of_the_longest_numbers_stays_within_their_type_and_meets_those_that_were_cut_to_64_bits() -> None:
+    nines = Decimal("9" * 20)
+    assert KeyRange("c", "DECIMAL(20,0)", nines, nines).of_rows("t") == (
+        f"t.`c` BETWEEN CAST('9223372036854775807' AS DECIMAL(20,0)) AND CAST('{nines}' AS DECIMAL(20,0))"
+    )
+    assert KeyRange("c", "DECIMAL(20,0)", -nines, -nines).of_rows("t") == (
+        f"t.`c` BETWEEN CAST('-{nines}' AS DECIMAL(20,0)) AND CAST('-9223372036854775808' AS DECIMAL(20,0))"
+    )

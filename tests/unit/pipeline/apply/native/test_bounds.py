@@ -9,7 +9,7 @@ import pytest
 from airflow_cdc.model.archive.archived_files import ArchivedFile
 from airflow_cdc.model.state.microbatch import Microbatch, PlanPosition
 from airflow_cdc.pipeline.apply.native import bounds
-from airflow_cdc.pipeline.apply.native.bounds import is_for_task, most_touched_bytes, touched_bytes, why_for_tasks, why_too_large
+from airflow_cdc.pipeline.apply.native.bounds import is_for_task, touched_bytes, why_for_tasks, why_too_large
 
 pa = pytest.importorskip("pyarrow")
 deltalake = pytest.importorskip("deltalake")
@@ -92,9 +92,3 @@ def test_each_column_of_the_key_counts(table: object) -> None:
 def test_a_column_without_statistics_leaves_no_file_out(table: object) -> None:
     assert touched_bytes(table, rows(3), ["text"]) == sum(sizes(table).values())
     assert touched_bytes(table, pa.table({"id": ["a"]}), ["id"]) == sum(sizes(table).values())
-
-
-def test_more_events_may_touch_more_files() -> None:
-    assert most_touched_bytes(0, are_marked=False) == 64 * MIB
-    assert most_touched_bytes(400 * MIB, are_marked=False) == 464 * MIB
-    assert most_touched_bytes(0, are_marked=True) == 16 * GIB

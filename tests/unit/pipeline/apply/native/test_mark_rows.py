@@ -5,25 +5,27 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, Field, QueryBuilder, Schema, TableFeatures
-from deltalake.schema import PrimitiveType
+from deltalake import DeltaTable, QueryBuilder, TableFeatures
 
 from airflow_cdc.model.columns import BEGAN, DEPENDS, OP, OP_IF_ABSENT, POSITION
 from airflow_cdc.model.errors import ConcurrentRunError
 from airflow_cdc.model.operation import KEEP
 from airflow_cdc.pipeline.apply.native.fold_sql import MARKED_AT
-from airflow_cdc.pipeline.apply.native.mark_rows import UnmarkableError, find_marks, mark_and_add, may_mark
-from airflow_cdc.pipeline.apply.native.merge import merge_rows, rows_for
+from airflow_cdc.pipeline.apply.native.mark_rows import UnmarkableError, find_marks, mark_and_add
+from airflow_cdc.pipeline.apply.native.merge import rows_for
 from airflow_cdc.pipeline.target.add_actions import read_adds, statistics_of
 from airflow_cdc.pipeline.target.commit_natively import CommitOf
 from airflow_cdc.pipeline.target.deletion_vectors import read_vector
 from airflow_cdc.pipeline.target.parquet_scan import query
-from tests.support.natively import COLUMNS, new_table
+from tests.support.natively import merge_rows, new_table
+from tests.support.small_lakes import field, write_table
 
 Names = Mapping[int, str | None]
 KEYS = ["id"]
@@ -105,13 +107,21 @@ def test_random_merges_leave_the_rows_that_a_model_has(tmp_path: Path) -> None:
     assert DeltaTable(uri).transaction_version("flow:1") == 39
 
 
+def year(number: int) -> datetime:
+    return datetime(number, 1, 1, 0, 0, 0, 500_000, tzinfo=timezone.utc)
+
+
+AT = (([1, 2, 3], [year(1), year(2023), year(9999)]), ([2], [year(2024)]))
 OUTCOMES = ("c", "u", "d", KEEP)
 
 
 @pytest.mark.parametrize("is_marked", [True, False])
 def test_what_a_change_does_depends_on_whether_the_table_holds_its_key(is_marked: bool, tmp_path: Path) -> None:
-    """By marks, and by delta-rs: each pair of what a change does to a key that is held, and to one that is not."""
-    chance, uri, rows = random.Random(3), table_with_vectors(tmp_path / "t"), dict[int, str]()
+    """By marks, and by copies: each pair of what a change does to a key that is held, and to one that is not."""
+    chance, rows = random.Random(3), dict[int, str]()
+    uri = table_with_vectors(tmp_path / "t") if is_marked else str(tmp_path / "t")
+    if not is_marked:
+        new_table(uri)
     for microbatch in range(1, 20):
         picked = {
             key: (f"name {key} of {microbatch}", chance.choice(OUTCOMES), chance.choice("cd"))
@@ -130,13 +140,14 @@ def test_what_a_change_does_depends_on_whether_the_table_holds_its_key(is_marked
         for column in (BEGAN, MARKED_AT):
             written = written.append_column(column, plain.column(POSITION))
         written = written.append_column(DEPENDS, pa.array([False] * len(picked)))
-        if is_marked:
-            mark_and_add(table, uri, find_marks(table, uri, written, keys=KEYS), rows=written, keys=KEYS, of=of(microbatch))
-            assert metrics(uri)["numTargetRowsDeleted"] == len(before.keys() - rows.keys())
-            assert metrics(uri)["numTargetRowsInserted"] == len(rows.keys() - before.keys())
-        else:
-            merge_rows(table, written, KEYS, of=of(microbatch))
-        assert (held(uri) if is_marked else held_by_delta_rs(uri)) == rows
+        merge_rows(uri, written, KEYS, of=of(microbatch))
+        counted = metrics(uri)
+        assert counted["numTargetRowsDeleted"] == len(before.keys() - rows.keys())
+        assert counted["numTargetRowsInserted"] == len(rows.keys() - before.keys())
+        assert (
+            counted["numOutputRows"] == counted["numTargetRowsInserted"] + counted["numTargetRowsUpdated"] + counted["numTargetRowsCopied"]
+        )
+        assert held(uri) == held_by_delta_rs(uri) == rows
 
 
 def test_a_file_that_has_no_row_left_is_removed(tmp_path: Path) -> None:
@@ -199,33 +210,35 @@ def test_of_two_merges_into_one_version_the_second_ends_as_one_that_came_too_lat
     assert held(uri) == {1: "first"}
 
 
-def test_delta_rs_merges_into_what_was_marked(tmp_path: Path) -> None:
+def test_what_is_copied_keeps_times_that_64_bits_of_nanoseconds_do_not_reach_whoever_wrote_them(tmp_path: Path) -> None:
+    """Spark's default for instants is INT96, which DuckDB reads without a zone, and delta-rs as other times before 1677 and after 2262."""
+    uri, kind = tmp_path / "t", pa.timestamp("us", "UTC")
+    old, new = (pa.table({"id": ids, "at": pa.array(times, kind), OP: ["c"] * len(ids)}) for ids, times in AT)
+    write_table(uri, [field("id", "long"), field("at", "timestamp"), field(OP, "string")], [old])
+    merge_rows(str(uri), new, KEYS, of=of(1))
+    (copy,) = DeltaTable(str(uri)).file_uris()
+    rows = pq.read_table(copy)
+    assert rows.schema.field("at").type == kind
+    assert dict(zip(rows.column("id").to_pylist(), rows.column("at").to_pylist(), strict=True)) == {
+        1: year(1),
+        2: year(2024),
+        3: year(9999),
+    }
+    merge_rows(str(uri), new.set_column(2, OP, pa.array(["d"])), KEYS, of=of(2))
+    (copy,) = DeltaTable(str(uri)).file_uris()
+    assert pq.read_schema(copy).field("at").type == kind
+
+
+def test_what_was_marked_is_not_copied_once_a_table_is_to_have_no_deletion_vectors(tmp_path: Path) -> None:
     uri = table_with_vectors(tmp_path / "t")
     merge(uri, dict.fromkeys(range(5), "one"), microbatch=1)
     merge(uri, {0: None, 1: "two"}, microbatch=2)
-    table = DeltaTable(uri)
-    merge_rows(table, changes(table, {1: None, 2: "three"}, microbatch=3), KEYS, of=of(3))
-    merge(uri, {2: None, 3: "four"}, microbatch=4)
-    assert held(uri) == {3: "four", 4: "one"}
-
-
-@pytest.mark.parametrize(
-    ("properties", "fields"),
-    [
-        ({"delta.appendOnly": "true"}, COLUMNS.fields),
-        ({"delta.enableChangeDataFeed": "true"}, COLUMNS.fields),
-        ({"delta.dataSkippingNumIndexedCols": "1"}, COLUMNS.fields),
-        ({}, [*COLUMNS.fields[:-1], Field("must", PrimitiveType("long"), nullable=False)]),
-    ],
-)
-def test_a_table_that_asks_more_of_a_writer_is_not_marked(properties: dict[str, str], fields: list[Field], tmp_path: Path) -> None:
-    table = DeltaTable.create(str(tmp_path / "t"), Schema(fields), configuration=properties)
-    assert not may_mark(table)
-    assert may_mark(DeltaTable.create(str(tmp_path / "other"), COLUMNS))
-
-
-def test_a_partitioned_table_is_not_marked(tmp_path: Path) -> None:
-    assert not may_mark(DeltaTable.create(str(tmp_path / "t"), COLUMNS, partition_by=["id"]))
+    DeltaTable(uri).alter.set_table_properties({"delta.enableDeletionVectors": "false"})
+    merge_rows(uri, changes(DeltaTable(uri), {1: None, 2: "three"}, microbatch=3), KEYS, of=of(3))
+    assert not [action for action in read_adds(uri, DeltaTable(uri)).values() if "deletionVector" in action]
+    assert metrics(uri)["numTargetRowsCopied"] == 2
+    merge_rows(uri, changes(DeltaTable(uri), {2: None, 3: "four"}, microbatch=4), KEYS, of=of(4))
+    assert held(uri) == held_by_delta_rs(uri) == {3: "four", 4: "one"}
 
 
 def test_a_damaged_deletion_vector_is_not_taken_for_another(tmp_path: Path) -> None:

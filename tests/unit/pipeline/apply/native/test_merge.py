@@ -1,20 +1,25 @@
-"""The features of tables into which the native engine merges, against delta-rs itself."""
+"""What the native engine appends, as delta-rs reads it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from airflow_cdc.model.columns import OP
 from airflow_cdc.model.errors import ConcurrentRunError
-from airflow_cdc.pipeline.apply.native.merge import WRITABLE_FEATURES, append_rows, may_write, merge_rows
+from airflow_cdc.pipeline.apply.native.merge import append_rows
 from airflow_cdc.pipeline.target.commit_natively import CommitOf
+from airflow_cdc.pipeline.target.create_natively import made_ready
+from airflow_cdc.pipeline.target.writable import WRITABLE_FEATURES
+from tests.support.natively import merge_rows
 from tests.support.small_lakes import field, write_table
+
+OF = CommitOf(application="flow:1", version=1, metadata="{}")
 
 
 def table_with(feature: str, folder: Path) -> DeltaTable:
@@ -22,61 +27,71 @@ def table_with(feature: str, folder: Path) -> DeltaTable:
     return DeltaTable(str(write_table(folder, [field("id", "long"), field(OP, "string")], [], features=[feature])))
 
 
-def records_of(folder: Path) -> list[int]:
-    """Return the number of records in each file of a table."""
-    return [row["num_records"] for row in pa.table(DeltaTable(str(folder)).get_add_actions(flatten=True)).to_pylist()]
+def rows_of(*ids: int) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64()), OP: ["u"] * len(ids)})
 
 
-def merge_into(table: DeltaTable) -> None:
-    rows = pa.table({"id": pa.array([1], pa.int64()), OP: ["c"]})
-    merge_rows(table, rows, ["id"], of=CommitOf(application="flow:1", version=1, metadata="{}"))
-
-
-@pytest.mark.parametrize("feature", sorted(WRITABLE_FEATURES))
-def test_delta_rs_commits_a_merge_into_a_table_of_each_feature(feature: str, tmp_path: Path) -> None:
-    table = table_with(feature, tmp_path / "t")
-    assert may_write(table)
-    merge_into(table)
-    assert records_of(tmp_path / "t") == [1]
+def read(uri: Path, columns: str = "id", where: str = "true") -> list[dict[str, object]]:
+    """Return rows as delta-rs's own query engine finds them."""
+    found = QueryBuilder().register("t", DeltaTable(str(uri))).execute(f"SELECT {columns} FROM t WHERE {where} ORDER BY 1")
+    return pa.table(found).to_pylist()  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("feature", sorted(WRITABLE_FEATURES))
-def test_delta_rs_appends_to_a_table_of_each_feature(feature: str, tmp_path: Path) -> None:
-    table = table_with(feature, tmp_path / "t")
+def test_a_table_of_each_feature_is_merged_into_and_appended_to(feature: str, tmp_path: Path) -> None:
+    table_with(feature, tmp_path / "t")
+    merge_rows(str(tmp_path / "t"), rows_of(1), ["id"], of=OF)
     append_rows(
-        table, pa.table({"id": pa.array([1, 2], pa.int64()), OP: ["c", "u"]}), of=CommitOf(application="flow:1", version=1, metadata="{}")
+        DeltaTable(str(tmp_path / "t")), str(tmp_path / "t"), rows_of(2, 3), of=CommitOf(application="flow:1", version=2, metadata="{}")
     )
-    assert records_of(tmp_path / "t") == [2]
+    assert read(tmp_path / "t") == [{"id": 1}, {"id": 2}, {"id": 3}]
 
 
 def test_of_two_appends_to_one_version_the_second_ends_as_one_that_came_too_late(tmp_path: Path) -> None:
-    first, second = table_with("appendOnly", tmp_path / "t"), DeltaTable(str(tmp_path / "t"))
-    rows = pa.table({"id": pa.array([1], pa.int64()), OP: ["c"]})
-    append_rows(first, rows, of=CommitOf(application="flow:1", version=1, metadata="{}"))
+    uri = str(tmp_path / "t")
+    first, second = table_with("appendOnly", tmp_path / "t"), DeltaTable(uri)
+    append_rows(first, uri, rows_of(1), of=OF)
     with pytest.raises(ConcurrentRunError):
-        append_rows(second, rows, of=CommitOf(application="flow:1", version=1, metadata="{}"))
-    assert records_of(tmp_path / "t") == [1]
+        append_rows(second, uri, rows_of(1), of=OF)
+    assert read(tmp_path / "t") == [{"id": 1}]
 
 
-@pytest.mark.parametrize(
-    "write", [lambda table, rows, of: append_rows(table, rows, of=of), lambda table, rows, of: merge_rows(table, rows, ["id"], of=of)]
-)
-def test_a_microbatch_that_the_table_holds_is_not_committed_again_by_one_that_sees_it(write: Callable[..., None], tmp_path: Path) -> None:
-    table, rows = table_with("appendOnly", tmp_path / "t"), pa.table({"id": pa.array([1], pa.int64()), OP: ["c"]})
+def test_a_microbatch_that_the_table_holds_is_not_appended_again_by_one_that_sees_it(tmp_path: Path) -> None:
+    uri, table = str(tmp_path / "t"), table_with("appendOnly", tmp_path / "t")
     for number in (1, 2):
-        write(DeltaTable(str(tmp_path / "t")), rows, CommitOf(application="flow:1", version=number, metadata="{}"))
+        append_rows(DeltaTable(uri), uri, rows_of(1), of=CommitOf(application="flow:1", version=number, metadata="{}"))
     table.update_incremental()
     for number in (1, 2):
         with pytest.raises(ConcurrentRunError, match=rf"committed microbatch {number} of flow:1 .* holds microbatch 2 \(version 2\)"):
-            write(table, rows, CommitOf(application="flow:1", version=number, metadata="{}"))
-    assert DeltaTable(str(tmp_path / "t")).version() == 2
-    write(table, rows, CommitOf(application="flow:2", version=1, metadata="{}"))
+            append_rows(table, uri, rows_of(1), of=CommitOf(application="flow:1", version=number, metadata="{}"))
+    assert DeltaTable(uri).version() == 2
+    append_rows(table, uri, rows_of(1), of=CommitOf(application="flow:2", version=1, metadata="{}"))
 
 
-@pytest.mark.parametrize("feature", ["typeWidening", "typeWidening-preview", "inCommitTimestamp", "rowTracking", "clustering"])
-def test_a_table_that_delta_rs_opens_and_does_not_commit_to_is_left_to_spark(feature: str, tmp_path: Path) -> None:
-    table = table_with(feature, tmp_path / "t")
-    assert not may_write(table)
-    # Why; where this fails, delta-rs has learned to write the feature.
-    with pytest.raises(CommitFailedError, match="Unsupported table features"):
-        merge_into(table)
+def test_what_is_appended_is_found_by_each_digit_of_its_decimals(tmp_path: Path) -> None:
+    amount = Decimal("9999999999999.9999")
+    rows = pa.table({"id": [1], "amount": pa.array([amount], pa.decimal128(20, 4)), "half": [float("nan")]})
+    uri = str(tmp_path / "t")
+    append_rows(made_ready(uri, rows.schema, configuration={}), uri, rows, of=None)
+    assert read(tmp_path / "t", where=f"amount = CAST('{amount}' AS DECIMAL(20, 4))") == [{"id": 1}]
+    assert read(tmp_path / "t", where="half > 100") == [{"id": 1}]
+
+
+def test_a_table_of_ours_gets_the_columns_that_it_lacks(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    write_deltalake(uri, pa.table({"id": pa.array([1], pa.int64())}))
+    more = pa.table({"id": pa.array([2], pa.int64()), "flag": [True]})
+    append_rows(made_ready(uri, more.schema, configuration={"delta.checkpointInterval": "7"}), uri, more, of=None)
+    assert read(tmp_path / "t", "id, flag") == [{"id": 1, "flag": None}, {"id": 2, "flag": True}]
+    other = str(tmp_path / "other")
+    assert made_ready(other, more.schema, configuration={"delta.checkpointInterval": "7"}).metadata().configuration == {
+        "delta.checkpointInterval": "7"
+    }
+
+
+def test_an_append_says_in_the_log_what_spark_s_would(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    append_rows(table_with("appendOnly", tmp_path / "t"), uri, rows_of(1, 2), of=OF)
+    info = json.loads((tmp_path / "t" / "_delta_log" / f"{1:020d}.json").read_text().splitlines()[0])["commitInfo"]
+    assert (info["operation"], info["operationParameters"]["mode"], info["isBlindAppend"]) == ("WRITE", "Append", True)
+    assert info["operationMetrics"] == {"numFiles": "1", "numOutputRows": "2"}

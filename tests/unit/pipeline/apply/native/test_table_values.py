@@ -11,11 +11,11 @@ from deltalake import DeltaTable
 
 from airflow_cdc.pipeline.apply.native.fold import fold_natively
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
-from airflow_cdc.pipeline.apply.native.merge import merge_rows, rows_for
+from airflow_cdc.pipeline.apply.native.merge import rows_for
 from airflow_cdc.pipeline.apply.native.table_values import Completed, complete
 from airflow_cdc.pipeline.target.commit_natively import CommitOf
 from tests.support.events import Record, numbered, sqlserver
-from tests.support.natively import bytes_of, decoder_of, entries_of, new_table
+from tests.support.natively import bytes_of, decoder_of, entries_of, merge_rows, new_table
 from tests.support.stories import PLACEHOLDER
 
 
@@ -42,7 +42,7 @@ class Lake:
         """Merge events, and return how many rows have a value that nobody knows."""
         found, table = self.completed(*records), DeltaTable(self.uri)
         rows = rows_for(table, found.rows, ["id", "name"], microbatch=self.microbatch)
-        merge_rows(table, rows, ["id"], of=CommitOf(application="flow", version=self.microbatch, metadata="{}"))
+        merge_rows(self.uri, rows, ["id"], of=CommitOf(application="flow", version=self.microbatch, metadata="{}"))
         return found.unresolved
 
     def rows(self) -> dict[int, tuple[str | None, list[Any]]]:
