@@ -30,6 +30,8 @@ class TableKind(str, Enum):
 class Action(str, Enum):
     """One step of a table's upkeep."""
 
+    STATISTICS = "statistics"
+    """Correct in the log the statistics of files that delta-rs wrote; their data stays as it is."""
     CLUSTER = "cluster"
     """Set the table's clustering columns as the flow asks."""
     PURGE = "purge"

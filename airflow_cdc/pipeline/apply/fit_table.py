@@ -17,9 +17,10 @@ from airflow_cdc.pipeline.decode.types.column_types import holds, widened
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.append_once import read_appended
 from airflow_cdc.pipeline.target.alter_table import add_columns, set_properties, widen_columns, with_deletion_vectors
+from airflow_cdc.pipeline.target.correct_statistics import correct_statistics
 from airflow_cdc.pipeline.target.create_table import NewTable, create_target
 from airflow_cdc.pipeline.target.document_columns import count_misfits, fill_document_columns
-from airflow_cdc.pipeline.target.table_properties import DOCUMENT_COLUMNS_PROPERTY
+from airflow_cdc.pipeline.target.table_properties import DOCUMENT_COLUMNS_PROPERTY, EXACT_STATISTICS
 from airflow_cdc.pipeline.target.target_table import TargetTable, columns_of
 
 _WIDENED_MODES = (TableMode.CURRENT, TableMode.FLAGGED, TableMode.CHANGE_LOG)
@@ -48,6 +49,7 @@ class Ways:
 
     create: Callable[[SparkSession, str, NewTable], TargetTable] = create_target
     with_deletion_vectors: Callable[[SparkSession, TargetTable], TargetTable] = with_deletion_vectors
+    set_properties: Callable[[SparkSession, str, Mapping[str, str]], None] = set_properties
 
 
 _BY_SPARK = Ways()
@@ -86,6 +88,9 @@ def fit_table(
         _widen_markers(run, {name: kind for name, kind in wider.items() if name in target.keys})
         widen_columns(run.spark, target.uri, wider)
     target = ways.with_deletion_vectors(run.spark, target)
+    if not target.exact_statistics and correct_statistics(target.uri) is not None:
+        # Once: the table is of an earlier version.
+        ways.set_properties(run.spark, target.uri, EXACT_STATISTICS)
     added = add_columns(run.spark, target, types, comments=decoder.columns.comments)
     filled = _fill_document_columns(run, target)
     run.after_effect("target")

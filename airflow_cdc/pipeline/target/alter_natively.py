@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
 from airflow_cdc.pipeline.target.alter_table import gets_deletion_vectors, with_deletion_vectors
-from airflow_cdc.pipeline.target.commit_natively import commit_deletion_vectors
+from airflow_cdc.pipeline.target.commit_natively import commit_deletion_vectors, commit_properties
 from airflow_cdc.pipeline.target.open_natively import open_table
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
@@ -30,3 +31,12 @@ def with_deletion_vectors_natively(spark: SparkSession, target: TargetTable) -> 
         return with_deletion_vectors(spark, target)
     commit_deletion_vectors(target.uri, table)
     return replace(target, deletion_vectors=True)
+
+
+def set_properties_natively(_: SparkSession, uri: str, properties: Mapping[str, str]) -> None:
+    """Set properties that ask nothing of a table's writers, as :func:`airflow_cdc.pipeline.target.alter_table.set_properties`.
+
+    :raises ConcurrentRunError: when another run committed first.
+    :raises NotReached: where delta-rs is not used.
+    """
+    commit_properties(uri, open_table(uri), properties)

@@ -40,6 +40,7 @@ class CommitOf:
 MERGE: Mapping[str, Any] = {"operation": "MERGE", "operationParameters": {}, "isBlindAppend": False}
 APPEND: Mapping[str, Any] = {"operation": "WRITE", "operationParameters": {"mode": "Append", "partitionBy": "[]"}, "isBlindAppend": True}
 """Kinds of :func:`commit_rows`."""
+_STATISTICS: Mapping[str, Any] = {"operation": "COMPUTE STATS", "operationParameters": {}, "isBlindAppend": False}
 
 
 def commit_rows(
@@ -70,6 +71,26 @@ def commit_rows(
     _checkpoint(uri, table, version)
 
 
+def commit_statistics(uri: str, table: Any, adds: Sequence[Action]) -> None:
+    """Make the commit by which files of the table get other statistics, as Delta's own of that name: no row changes.
+
+    :param adds: of these files, all else as it was.
+    :raises ConcurrentRunError: when another run committed first.
+    :raises OSError: when the store fails.
+    """
+    unchanged = [{"add": {**action, "dataChange": False}} for action in adds]
+    commit_rows(uri, table, unchanged, of=None, metrics={"numFiles": len(adds)}, kind=_STATISTICS)
+
+
+def commit_properties(uri: str, table: Any, properties: Mapping[str, str]) -> None:
+    """Make the commit by which a table gets properties that ask nothing of its writers, as Spark's ALTER TABLE.
+
+    :raises ConcurrentRunError: when another run committed first.
+    :raises OSError: when the store fails.
+    """
+    _commit(uri, table, _assigning(properties), actions=[{"metaData": _metadata_of(table, properties)}])
+
+
 def commit_deletion_vectors(uri: str, table: Any) -> None:
     """Make the commit by which a table gets deletion vectors, as Spark's ALTER TABLE.
 
@@ -77,7 +98,7 @@ def commit_deletion_vectors(uri: str, table: Any) -> None:
     :raises ConcurrentRunError: when another run committed first.
     :raises OSError: when the store fails.
     """
-    held, metadata = table.protocol(), table.metadata()
+    held = table.protocol()
     # With features a table has those alone that are named: two of them every table had before.
     features = {
         kind: sorted({*(names or ()), _FEATURE, *([] if held.writer_features else before)})
@@ -87,6 +108,19 @@ def commit_deletion_vectors(uri: str, table: Any) -> None:
         )
     }
     property_set = {"delta.enableDeletionVectors": "true"}
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
+    _commit(uri, table, _assigning(property_set), actions=[{"metaData": _metadata_of(table, property_set)}, {"protocol": protocol}])
+
+
+def _assigning(properties: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a commit that assigns properties says of itself."""
+    told = {"properties": json.dumps(dict(properties))}
+    return {"operation": "SET TBLPROPERTIES", "operationParameters": told, "isBlindAppend": True, "operationMetrics": {}}
+
+
+def _metadata_of(table: Any, properties: Mapping[str, str]) -> Action:
+    """Return a table's metadata with more properties."""
+    metadata = table.metadata()
     described = {
         "id": metadata.id,
         "name": metadata.name,
@@ -94,18 +128,10 @@ def commit_deletion_vectors(uri: str, table: Any) -> None:
         "format": {"provider": "parquet", "options": {}},
         "schemaString": table.schema().to_json(),
         "partitionColumns": metadata.partition_columns,
-        "configuration": {**metadata.configuration, **property_set},
+        "configuration": {**metadata.configuration, **properties},
         "createdTime": metadata.created_time,
     }
-    info = {
-        "operation": "SET TBLPROPERTIES",
-        "operationParameters": {"properties": json.dumps(property_set)},
-        "isBlindAppend": True,
-        "operationMetrics": {},
-    }
-    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
-    kept = {name: value for name, value in described.items() if value is not None}
-    _commit(uri, table, info, actions=[{"metaData": kept}, {"protocol": protocol}])
+    return {name: value for name, value in described.items() if value is not None}
 
 
 def _commit(uri: str, table: Any, info: Mapping[str, Any], *, actions: Sequence[Mapping[str, Action]]) -> int:

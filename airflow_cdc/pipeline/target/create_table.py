@@ -40,6 +40,7 @@ from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.table_properties import (
     DOCUMENT_COLUMNS_PROPERTY,
+    EXACT_STATISTICS,
     KEYS_PROPERTY,
     MODE_OF_MAPPING,
     MODE_PROPERTY,
@@ -110,6 +111,7 @@ def properties_of(new: NewTable) -> dict[str, str]:
     """Return the table properties of a new table."""
     # Copy-on-write until the table is large: on a small one deletion vectors double the merge's jobs.
     properties = {KEYS_PROPERTY: json.dumps(list(new.keys)), MODE_PROPERTY: new.mode.value, "delta.enableDeletionVectors": "false"}
+    properties |= EXACT_STATISTICS
     if new.document_columns:
         properties[DOCUMENT_COLUMNS_PROPERTY] = definition_of(new.document_columns)
     if new.mode is TableMode.VERSIONS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 _NAMES = {"BIGINT": "long", "INT": "integer", "SMALLINT": "short", "TINYINT": "byte"}
@@ -37,6 +37,11 @@ def delta_field(name: str, sql_type: str, comment: str | None = None) -> dict[st
     :raises ValueError: as :func:`delta_type`.
     """
     return {"name": name, "type": delta_type(sql_type), "nullable": True, "metadata": {"comment": comment} if comment else {}}
+
+
+def physical_name(field: Mapping[str, Any]) -> str:
+    """Return the name that a column, in the JSON of a Delta schema, has in files and in statistics."""
+    return str(field.get("metadata", {}).get("delta.columnMapping.physicalName", field["name"]))
 
 
 def _member(text: str) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any
 
+from airflow_cdc.pipeline.target.delta_types import physical_name
+
 _INDEXED, _ONLY = "delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns"
 _MOST_COLUMNS = 32
 _LONGEST = 32
@@ -21,6 +23,8 @@ _LAST_CHARACTER = "\U0010ffff"
 _ORDERED = ("byte", "short", "integer", "long", "float", "double", "string", "date", "timestamp", "timestamp_ntz", "decimal")
 """Types that have a range; of others nulls are counted, those within lists not."""
 _FLOATING, _KNOWS_NAN = ("float", "double"), "DuckDB"
+_WRITERS = (_KNOWS_NAN, "parquet-mr")
+"""As footers name them: ours, and Spark."""
 Path = tuple[str, ...]
 
 
@@ -29,20 +33,33 @@ def are_by_default(properties: Mapping[str, str]) -> bool:
     return not {_INDEXED, _ONLY} & properties.keys()
 
 
-def statistics_of_file(file: Any, fields: Sequence[Mapping[str, Any]], *, has_vector: bool = False) -> str:
-    """Return the statistics of a Parquet file as JSON, from its footer.
-
-    DuckDB gives a column with NaN no range there, delta-rs one without NaN: so numbers of floating point have ranges by DuckDB alone.
+def read_footer(file: Any) -> Any:
+    """Return the metadata of a Parquet file.
 
     :param file: path, or open file.
-    :param fields: the table's columns, in the JSON of its schema.
-    :param has_vector: whether rows of the file are marked as deleted, so that its ranges may be wider than those of the others.
     :raises ArrowInvalid: where it is no Parquet file.
     :raises OSError: where it cannot be read.
     """
     import pyarrow.parquet as pq
 
-    metadata = pq.ParquetFile(file).metadata
+    with pq.ParquetFile(file) as opened:
+        return opened.metadata
+
+
+def is_logged_rightly(metadata: Any) -> bool:
+    """Return whether the writer of a file, by its footer, is known to log right statistics of it."""
+    return str(metadata.created_by).startswith(_WRITERS)
+
+
+def statistics_of_file(metadata: Any, fields: Sequence[Mapping[str, Any]], *, has_vector: bool = False) -> str:
+    """Return the statistics of a Parquet file as JSON.
+
+    DuckDB gives a column with NaN no range, others one without NaN: so numbers of floating point have ranges by DuckDB alone.
+
+    :param metadata: from :func:`read_footer`.
+    :param fields: the table's columns, in the JSON of its schema.
+    :param has_vector: whether rows of the file are marked as deleted, so that its ranges may be wider than those of the others.
+    """
     leaves = {".".join(path): (path, kind) for field in fields for path, kind in _leaves(field)}
     asked = dict(list(leaves.items())[:_MOST_COLUMNS])
     statistics: dict[str, Any] = {"numRecords": metadata.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
@@ -81,7 +98,7 @@ def to_json(value: Any) -> str:
 
 
 def _leaves(field: Mapping[str, Any], within: Path = ()) -> Iterator[tuple[Path, str]]:
-    path, kind = (*within, str(field["name"])), field["type"]
+    path, kind = (*within, physical_name(field)), field["type"]
     if isinstance(kind, str):
         yield path, kind
     elif kind["type"] == "struct":

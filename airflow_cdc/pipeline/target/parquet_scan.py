@@ -14,6 +14,7 @@ from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb
 from airflow_cdc.pipeline.native.duckdb_sql import name, text, texts
 from airflow_cdc.pipeline.target.add_actions import UnreadableLogError, read_adds
 from airflow_cdc.pipeline.target.deletion_vectors import UnreadableVectorError, has_vectors, numbers_of, read_vector
+from airflow_cdc.pipeline.target.delta_types import physical_name
 from airflow_cdc.pipeline.target.table_files import TableFiles, UnreadableError
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def create_view(
 
 def _column(field: Mapping[str, Any], held: set[str]) -> str:
     """Return the SQL of a column. A file of before the column was added lacks it; all of them may."""
-    physical, kind = _physical(field), field["type"]
+    physical, kind = physical_name(field), field["type"]
     if physical not in held:
         return f"CAST(NULL AS {_cast_to(kind) or 'TIMESTAMP'})" if isinstance(kind, str) else "NULL"
     value = _renamed(name(physical), kind)
@@ -104,7 +105,7 @@ def _renamed(value: str, kind: Any, depth: int = 0) -> str:
     if kind["type"] == "map":
         raise UnreadableError("a map of structs has mapped columns")
     parts = (
-        f"{name(part['name'])} := {_renamed(f'struct_extract({value}, {text(_physical(part))})', part['type'], depth)}"
+        f"{name(part['name'])} := {_renamed(f'struct_extract({value}, {text(physical_name(part))})', part['type'], depth)}"
         for part in kind["fields"]
     )
     return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({', '.join(parts)}) END"
@@ -115,12 +116,8 @@ def _is_mapped(kind: Any) -> bool:
     if isinstance(kind, str):
         return False
     if kind["type"] == "struct":
-        return any(_physical(part) != part["name"] or _is_mapped(part["type"]) for part in kind["fields"])
+        return any(physical_name(part) != part["name"] or _is_mapped(part["type"]) for part in kind["fields"])
     return any(_is_mapped(kind[part]) for part in ("elementType", "keyType", "valueType") if part in kind)
-
-
-def _physical(field: Mapping[str, Any]) -> str:
-    return str(field.get("metadata", {}).get("delta.columnMapping.physicalName", field["name"]))
 
 
 def register_deleted(connection: Any, deleted: Iterable[tuple[str, Any]]) -> None:

@@ -42,6 +42,13 @@ class Commit:
     operation: str
     parameters: Mapping[str, str]
     metrics: Mapping[str, str]
+    engine: str = ""
+    """Name and version of the writer."""
+
+    @property
+    def may_add_rounded(self) -> bool:
+        """Whether it may have added files whose statistics delta-rs rounds."""
+        return self.engine.startswith("delta-rs") and (self.operation == "WRITE" or self.operation not in _NO_FILE_LEAVES)
 
     @property
     def may_drop_files(self) -> bool:
@@ -79,6 +86,11 @@ class TableHistory:
     def is_rewritten(self) -> bool:
         """Whether nothing changed since the last rewrite: another rewrite would have nothing to do."""
         return not any(commit.changes_rows for commit in self._since(_REWRITES))
+
+    @property
+    def may_be_rounded(self) -> bool:
+        """Whether delta-rs added files since statistics were last corrected."""
+        return any(commit.may_add_rounded for commit in self._since(("COMPUTE STATS",)))
 
     @property
     def hidden_rows(self) -> int:
@@ -119,6 +131,7 @@ def read_history(spark: SparkSession, uri: str) -> TableHistory:
         "operation",
         "operationParameters",
         "operationMetrics",
+        "engineInfo",
     )
     return TableHistory(
         tuple(
@@ -128,6 +141,7 @@ def read_history(spark: SparkSession, uri: str) -> TableHistory:
                 operation=row["operation"],
                 parameters=row["operationParameters"] or {},
                 metrics=row["operationMetrics"] or {},
+                engine=row["engineInfo"] or "",
             )
             for row in history.collect()
         )

@@ -18,6 +18,8 @@ RENAMED_PROPERTY = "airflow_cdc.renamed_columns"
 """Table property, JSON: current column names by the older names that late events may use."""
 SCD_COLUMNS_PROPERTY = "airflow_cdc.scd_columns"
 """Table property, JSON: the :class:`~airflow_cdc.model.flow.scd_columns.ScdColumns` of a table of versions; frozen like the keys."""
+EXACT_STATISTICS = {"airflow_cdc.statistics": "exact"}
+"""Table property of tables all of whose files have right statistics in the log: tables of earlier versions lack it."""
 MODE_OF_MAPPING = "delta.columnMapping.mode"
 """Table property: how Delta maps column names to those in the files."""
 
@@ -26,6 +28,11 @@ def scd_columns_of(properties: Mapping[str, str]) -> ScdColumns:
     """Return the names that a table of versions has for four of our columns."""
     # Tables of earlier versions lack the property, and have the default names.
     return ScdColumns.from_json(json.loads(properties.get(SCD_COLUMNS_PROPERTY, "{}")))
+
+
+def has_exact_statistics(properties: Mapping[str, str]) -> bool:
+    """Return whether a table records that its statistics are right (:mod:`airflow_cdc.pipeline.target.correct_statistics`)."""
+    return EXACT_STATISTICS.items() <= properties.items()
 
 
 def is_ours(name: str, scd_columns: ScdColumns) -> bool:

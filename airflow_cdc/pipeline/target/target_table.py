@@ -26,6 +26,7 @@ from airflow_cdc.pipeline.target.table_properties import (
     KEYS_PROPERTY,
     MODE_PROPERTY,
     RENAMED_PROPERTY,
+    has_exact_statistics,
     is_ours,
     scd_columns_of,
 )
@@ -55,6 +56,8 @@ class TargetTable:
     """Current column names by their older ones."""
     scd_columns: ScdColumns = field(default_factory=ScdColumns)
     """Names of the columns of a table that keeps versions."""
+    exact_statistics: bool = True
+    """Whether the table records that the statistics in its log are right."""
     opened: Any = field(default=None, compare=False, repr=False)
     """delta-rs's table that was read; None where Spark described it, or it has just been created."""
 
@@ -119,6 +122,7 @@ def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
         document_columns=properties.get(DOCUMENT_COLUMNS_PROPERTY, definition_of({})),
         renamed=json.loads(properties.get(RENAMED_PROPERTY, "{}")),
         scd_columns=scd_columns,
+        exact_statistics=has_exact_statistics(properties),
         opened=found.table,
     )
 

@@ -18,7 +18,7 @@ from typing import Any
 from airflow_cdc.pipeline.native.duckdb_sql import name, text
 from airflow_cdc.pipeline.spark.storage import file_system, is_local
 from airflow_cdc.pipeline.target.add_actions import Action, statistics_of
-from airflow_cdc.pipeline.target.file_statistics import statistics_of_file
+from airflow_cdc.pipeline.target.file_statistics import read_footer, statistics_of_file
 from airflow_cdc.pipeline.target.open_natively import native_path
 
 _WRITTEN = "FORMAT parquet, COMPRESSION zstd"
@@ -43,7 +43,7 @@ def add_rows(connection: Any, table: Any, uri: str, *, rows: str, keys: Sequence
         if not count:
             path.unlink(missing_ok=True)
             return []
-        size, statistics = path.stat().st_size, statistics_of_file(path, fields)
+        size, statistics = path.stat().st_size, statistics_of_file(read_footer(path), fields)
         if not is_local(uri):
             fs, root = file_system(uri)
             fs.put_file(str(path), f"{root.rstrip('/')}/{file}")

@@ -1,5 +1,6 @@
 """Maintain a lake: keep the target tables of its flows, and our own tables beside them, small and fast.
 
+    statistics    correct in the target's log what an earlier version let delta-rs say of its files' ranges
     staging       remove folders left behind by crashed microbatches
     markers       move delete markers that no late event needs any more out of the merges' way
     cluster       give the target the clustering columns that its flow declares

@@ -1,4 +1,4 @@
-"""Maintain one Delta table: cluster, purge, compact, vacuum, each only where the table's own log shows work to do.
+"""Maintain one Delta table: correct statistics, cluster, purge, compact, vacuum, each only where the table's own log shows work to do.
 
 Delta commits each step whole or not at all, and none changes what the table holds; so a crash between two is harmless, and a repetition
 does what is left. A concurrent merge may lose its commit to a step, or the reverse: both are retried.
@@ -21,8 +21,11 @@ from airflow_cdc.model.report.maintenance import SAFE_RETENTION, Action, Mainten
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.spark.connect import set_options
 from airflow_cdc.pipeline.spark.session import session_for_batch
+from airflow_cdc.pipeline.target.alter_table import set_properties
+from airflow_cdc.pipeline.target.correct_statistics import correct_statistics
 from airflow_cdc.pipeline.target.lost_commits import LOST_COMMITS
 from airflow_cdc.pipeline.target.table_history import TableHistory, read_history
+from airflow_cdc.pipeline.target.table_properties import EXACT_STATISTICS, has_exact_statistics
 from airflow_cdc.pipeline.target.target_table import describe_table
 
 _TARGET_FILE_BYTES = 256 * 1024**2
@@ -68,7 +71,7 @@ def maintain_table(spark: SparkSession, upkeep: Upkeep) -> TableMaintenance | No
         bytes_before=int(before["sizeInBytes"]),
         version_before=look.history.latest,
     )
-    for step in (work.expire, work.cluster, work.purge, work.compact, work.vacuum):
+    for step in (work.statistics, work.expire, work.cluster, work.purge, work.compact, work.vacuum):
         so_far, done = done.actions, step(done, look)
         if done.actions != so_far and not upkeep.settings.dry_run:
             look = work.look()
@@ -115,6 +118,16 @@ class _Work:
         if detail is None:
             raise ConcurrentRunError(f"Table {self.upkeep.uri} went away meanwhile.", next_step="Run again.")
         return _Look(detail, read_history(self.spark, self.upkeep.uri))
+
+    def statistics(self, done: TableMaintenance, look: _Look) -> TableMaintenance:
+        properties = look.detail["properties"] or {}
+        if self.upkeep.kind is not TableKind.TARGET or (has_exact_statistics(properties) and not look.history.may_be_rounded):
+            return done
+        dry_run = self.upkeep.settings.dry_run
+        corrected = correct_statistics(self.upkeep.uri, dry_run=dry_run)
+        if corrected is not None and not dry_run and not has_exact_statistics(properties):
+            self._attempt(lambda: set_properties(self.spark, self.upkeep.uri, EXACT_STATISTICS))
+        return replace(done, actions=(*done.actions, Action.STATISTICS)) if corrected else done
 
     def expire(self, done: TableMaintenance, look: _Look) -> TableMaintenance:
         if self.upkeep.expire is None:

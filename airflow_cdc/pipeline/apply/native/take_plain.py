@@ -24,14 +24,14 @@ from airflow_cdc.pipeline.native.connect_duckdb import threads_for
 from airflow_cdc.pipeline.spark.exclusive_writes import excludes_writers
 from airflow_cdc.pipeline.spark.late_session import started
 from airflow_cdc.pipeline.spark.task_job import has_cluster
-from airflow_cdc.pipeline.target.alter_natively import with_deletion_vectors_natively
+from airflow_cdc.pipeline.target.alter_natively import set_properties_natively, with_deletion_vectors_natively
 from airflow_cdc.pipeline.target.create_natively import create_natively
 from airflow_cdc.pipeline.target.target_table import TargetTable
 from airflow_cdc.pipeline.target.writable import why_not_written
 
 LATE = "some events may be late, or the source's log went back"
 """Reason why Spark takes a microbatch."""
-WAYS = Ways(create=create_natively, with_deletion_vectors=with_deletion_vectors_natively)
+WAYS = Ways(create=create_natively, with_deletion_vectors=with_deletion_vectors_natively, set_properties=set_properties_natively)
 """The native engine's ways to make and alter a table."""
 Settle = Callable[[MicrobatchRun, TargetTable | None], Settled]
 

@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from airflow_cdc.pipeline.target.file_statistics import statistics_of_file, to_json
+from airflow_cdc.pipeline.target.file_statistics import read_footer, statistics_of_file, to_json
 
 
 def statistics_of(rows: pa.Table, fields: list[dict[str, Any]]) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def statistics_of(rows: pa.Table, fields: list[dict[str, Any]]) -> dict[str, Any
     with duckdb.connect() as connection, TemporaryDirectory() as folder:
         connection.register("rows", rows)
         connection.execute(f"COPY rows TO '{folder}/file' (FORMAT parquet)")
-        found: dict[str, Any] = json.loads(statistics_of_file(f"{folder}/file", fields), parse_float=Decimal)
+        found: dict[str, Any] = json.loads(statistics_of_file(read_footer(f"{folder}/file"), fields), parse_float=Decimal)
         return found
 
 
