@@ -70,11 +70,23 @@ def test_a_microbatch_that_the_table_holds_is_not_appended_again_by_one_that_see
 
 def test_what_is_appended_is_found_by_each_digit_of_its_decimals(tmp_path: Path) -> None:
     amount = Decimal("9999999999999.9999")
-    rows = pa.table({"id": [1], "amount": pa.array([amount], pa.decimal128(20, 4)), "half": [float("nan")]})
+    rows = pa.table({"id": [1], "amount": pa.array([amount], pa.decimal128(20, 4))})
     uri = str(tmp_path / "t")
     append_rows(made_ready(uri, rows.schema, configuration={}), uri, rows, of=None)
     assert read(tmp_path / "t", where=f"amount = CAST('{amount}' AS DECIMAL(20, 4))") == [{"id": 1}]
-    assert read(tmp_path / "t", where="half > 100") == [{"id": 1}]
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
+def test_a_number_that_is_none_is_found_and_either_zero(kind: pa.DataType, tmp_path: Path) -> None:
+    uri, halves = str(tmp_path / "t"), [float("nan"), -0.0, 0.0, 1.5, float("inf"), None]
+    for number, half in enumerate(halves):
+        rows = pa.table({"id": pa.array([number], pa.int64()), "half": pa.array([half], kind), OP: ["c"]})
+        made_ready(uri, rows.schema, configuration={})
+        merge_rows(uri, rows, ["id"], of=CommitOf(application="flow:1", version=number, metadata="{}"))
+    assert read(tmp_path / "t", where="half > 2") == [{"id": 0}, {"id": 4}]
+    assert read(tmp_path / "t", where="half = 'NaN'") == [{"id": 0}]
+    assert read(tmp_path / "t", where="half = 0.0 OR half = -0.0") == [{"id": 1}, {"id": 2}]
+    assert read(tmp_path / "t", where="half IS NULL") == [{"id": 5}]
 
 
 def test_a_table_of_ours_gets_the_columns_that_it_lacks(tmp_path: Path) -> None:
