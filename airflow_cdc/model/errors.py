@@ -159,6 +159,10 @@ class LifeUnknownError(TerminalError):
     """Raised when offsets repeat and nothing proves whether the records repeat too, or the topic was recreated; nothing was merged."""
 
 
+class SeveralLogsError(TerminalError):
+    """Raised when a topic holds events of several sources' logs, whose positions do not compare; nothing was merged."""
+
+
 class SourceLogWentBackError(TerminalError):
     """Raised when the positions of the source's log went back and no snapshot follows; nothing was merged."""
 

@@ -65,6 +65,9 @@ class TopicShape(JsonObject):
     is named."""
     reads_beginnings: bool = False
     """Whether a truncated line counts for the topic that its beginning names; in older surveys it names none."""
+    log: str | None = None
+    """The source's log that ``source`` names (:attr:`airflow_cdc.model.connectors.connector.PositionRule.log`); None where none is named,
+    and in older surveys."""
 
 
 @dataclass(frozen=True)
@@ -117,13 +120,16 @@ def shapes_by_file(shapes: Iterable[TopicShape], topic: str) -> dict[str, tuple[
     return found
 
 
+_TEXTS = ("key_shape", "value_shape", "table", "log")
+
+
 def shapes_to_json(shapes: Iterable[TopicShape]) -> dict[str, Any]:
-    """Return shapes as plain JSON values; each distinct key or value shape is stored once, because schemas are long."""
+    """Return shapes as plain JSON values; each distinct text is stored once, because schemas are long."""
     texts: dict[str, int] = {}
     rows = []
     for shape in shapes:
         row = shape.to_json()
-        for name in ("key_shape", "value_shape", "table"):
+        for name in _TEXTS:
             if row[name] is not None:
                 row[name] = texts.setdefault(row[name], len(texts))
         rows.append(row)
@@ -135,7 +141,8 @@ def shapes_from_json(document: Mapping[str, Any]) -> tuple[TopicShape, ...]:
     texts = document["texts"]
     shapes = []
     for row in document["shapes"]:
-        spelled = {name: None if row[name] is None else texts[row[name]] for name in ("key_shape", "value_shape", "table")}
+        # Older surveys name no log.
+        spelled = {name: None if row.get(name) is None else texts[row[name]] for name in _TEXTS}
         shapes.append(TopicShape.from_json({**row, **spelled}))
     return tuple(shapes)
 

@@ -64,6 +64,8 @@ class PositionRule:
     position is late."""
     is_offset: bool = False
     """Whether the commit is the Kafka offset: it starts at 0 in each life of a topic, and does not compare with other topics' offsets."""
+    log: tuple[str, ...] = ("name",)
+    """Members of ``source`` that name the log; positions of two logs do not compare."""
     is_shared_by_rows: bool = False
     """Whether several rows may be created at one position; the events' raw values then distinguish them."""
 

@@ -56,6 +56,11 @@ def own_images() -> tuple[str, ...]:
     return tuple(entry.values.image for entry in entries() if entry.values.image)
 
 
+def with_log_of_database() -> tuple[str, ...]:
+    """Return the names of the connectors that may capture several databases, each with a log of its own."""
+    return tuple(name for name, entry in CONNECTORS.items() if "db" in entry.position.log)
+
+
 def without_database() -> tuple[str, ...]:
     """Return the names of the connectors whose topics are named without the database."""
     return tuple(name for name, entry in CONNECTORS.items() if "db" not in entry.topic)

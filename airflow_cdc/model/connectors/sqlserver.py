@@ -177,6 +177,8 @@ SQLSERVER = Connector(
         # A number in the schema, a string in the documentation's examples; 1 where the connector leaves it out.
         serial="coalesce(try_cast(source.event_serial_no AS BIGINT), 1)",
         spelling=Spelling(_LSN, sqlserver_lsn, format_sqlserver_lsn),
+        # One connector may capture several databases, each with a log of its own.
+        log=("name", "db"),
     ),
     transactions=Transactions(identity="source.commit_lsn"),
     native=NativeRule(

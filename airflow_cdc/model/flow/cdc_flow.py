@@ -119,6 +119,15 @@ class OnLogWentBack(str, Enum):
     """Take the events in the archive's order: a new epoch of the log begins."""
 
 
+class OnOtherLog(str, Enum):
+    """What happens when events name another log (``source.name``) than the flow's earlier ones."""
+
+    STOP = "stop"
+    """Stop the flow and leave the decision to a person."""
+    FOLLOW = "follow"
+    """It continues the earlier one: the connector was renamed, or went to another database."""
+
+
 class OnRepeatedOffsets(str, Enum):
     """How repeated offsets are understood where the archive does not prove it."""
 
@@ -175,6 +184,8 @@ class CdcFlow:
     """What a complete later snapshot does to the rows that it does not find."""
     on_log_went_back: OnLogWentBack = OnLogWentBack.STOP
     """What happens when the source's log goes back without a snapshot."""
+    on_other_log: OnOtherLog = OnOtherLog.STOP
+    """What happens when events name another log than the flow's earlier ones."""
     on_repeated_offsets: OnRepeatedOffsets = OnRepeatedOffsets.STOP
     """How repeated offsets are understood where the archive does not prove it."""
     table_column: str | None = None
@@ -347,6 +358,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "on_gap": one_of(OnGap),
     "on_snapshot": one_of(OnSnapshot),
     "on_log_went_back": one_of(OnLogWentBack),
+    "on_other_log": one_of(OnOtherLog),
     "on_repeated_offsets": one_of(OnRepeatedOffsets),
     "table_column": text_or_none,
     "on_missing_file": one_of(OnMissingFile),

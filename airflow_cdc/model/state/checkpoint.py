@@ -64,6 +64,8 @@ class FlowCheckpoint(JsonObject, required=_REQUIRED):
     """When the source committed the last applied event, in milliseconds since 1970; None where no event carries it."""
     surveyed: dict[str, str] = field(default_factory=dict)
     """By archive root: digest of the last survey that ``planned`` reaches into."""
+    logs: frozenset[str] = frozenset()
+    """The source's logs that the applied events name."""
 
     def plan(self, archive: str) -> tuple[PlanPosition, tuple[HeldFile, ...]]:
         """Return how far an archive's surveys are applied, and the earlier files that wait."""
@@ -107,6 +109,7 @@ class FlowCheckpoint(JsonObject, required=_REQUIRED):
             epochs=report.epochs if report.epochs.begins else self.epochs,
             unpaired_moves=max(0, self.unpaired_moves + report.unpaired_moves),
             tables=self.tables | {shape.table for shape in intent.shapes if shape.table},
+            logs=self.logs | intent.logs,
             committed_through=max(times, default=None),
             events=self.events + report.events,
             table=table,

@@ -10,11 +10,15 @@ from typing import Any
 from airflow_cdc.model.archive.archived_files import ArchivedFile
 from airflow_cdc.model.archive.completeness import FileOffsets, file_offsets, in_lanes
 from airflow_cdc.model.archive.survey import Survey, TopicShape, shapes_from_json, shapes_to_json
+from airflow_cdc.model.connectors.registry import CONNECTORS
 from airflow_cdc.model.files import short_hash
+from airflow_cdc.model.operation import Operation
 from airflow_cdc.model.plain_json import BigInt, JsonArray, JsonObject
 from airflow_cdc.model.position.epochs import FileEpochs
 from airflow_cdc.model.position.lives import LifeSpan
 from airflow_cdc.model.position.snapshot import SnapshotDecision
+
+_EVENT_KINDS = {operation.value for operation in Operation}
 
 
 @dataclass(frozen=True, order=True)
@@ -135,6 +139,12 @@ class Microbatch(JsonObject, own=("shapes",)):
         if self.is_again:
             return frozenset(file.path for file in self.files)
         return frozenset(path for path, part in self.parts.items() if part.since is not None)
+
+    @property
+    def logs(self) -> frozenset[str]:
+        """The source's logs that its row events name."""
+        events = (shape for shape in self.shapes if shape.kind in _EVENT_KINDS and shape.connector in CONNECTORS)
+        return frozenset(shape.log for shape in events if shape.log)
 
     @property
     def digest(self) -> str:

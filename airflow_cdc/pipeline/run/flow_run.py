@@ -51,6 +51,7 @@ from airflow_cdc.pipeline.run.check_state import StateCheck
 from airflow_cdc.pipeline.run.end_together import Together
 from airflow_cdc.pipeline.run.explain_failure import explain_failure
 from airflow_cdc.pipeline.run.explain_mismatch import explain_mismatch
+from airflow_cdc.pipeline.run.refuse_other_log import refuse_other_log
 from airflow_cdc.pipeline.run.repair_table import RepairedFlow, repair_table
 from airflow_cdc.pipeline.run.step import BEGUN, DONE, ENDED, FAILED, Step
 from airflow_cdc.pipeline.run.survey_new_files import megabytes
@@ -231,6 +232,7 @@ class FlowRun:
             if microbatch is None:
                 return None
             self._stop_at_gap(microbatch)
+            refuse_other_log(self.flow, checkpoint, microbatch)
             self._check.before(checkpoint, repair=repair)
             microbatch = replace(microbatch, surveyed=self.ledger.digest_of(microbatch.planned_through))
             lease.check()

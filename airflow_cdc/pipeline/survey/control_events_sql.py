@@ -10,7 +10,7 @@ from airflow_cdc.pipeline.decode.envelope import HEARTBEAT_MEMBERS, SCHEMA_CHANG
 from airflow_cdc.pipeline.native.duckdb_sql import text, texts
 from airflow_cdc.pipeline.native.record_lines import IS_OF_LAYOUT, RecordLines
 from airflow_cdc.pipeline.read.respell import MARKS
-from airflow_cdc.pipeline.survey.row_events_sql import CONNECTORS, IS_PLACED, NUMBERS, is_marked, named_table
+from airflow_cdc.pipeline.survey.row_events_sql import CONNECTORS, IS_PLACED, NUMBERS, is_marked, named_log, named_table
 
 _NAMED = ("name", "db", "schema", "table")
 """Members of ``source`` that name the table."""
@@ -45,7 +45,8 @@ WITH lines AS (
   FROM named
 )
 SELECT filename, topic, partition, "offset", key, kind, source->>'connector' AS connector,
-  {named_table("(source->>'connector')", parts)} AS "table", CAST(NULL AS VARCHAR) AS value_schema, CAST(NULL AS VARCHAR[]) AS value_names,
+  {named_table("(source->>'connector')", parts)} AS "table", {named_log("(source->>'connector')", parts)} AS log,
+  CAST(NULL AS VARCHAR) AS value_schema, CAST(NULL AS VARCHAR[]) AS value_names,
   NOT coalesce(kind IS NOT NULL AND {IS_OF_LAYOUT} AND {"true" if read.are_values else IS_PLACED} AND {_has_own_names("payload")}
     AND (key IS NULL OR json_type(key) = 'OBJECT') AND (NOT wrapped OR json_type(value->'schema') = 'OBJECT')
     AND NOT ({is_marked(*(f"CAST({part} AS VARCHAR)" for part in ("key", "headers", "value")))}), false) AS is_odd

@@ -75,6 +75,7 @@ def shapes_of(rows: Sequence[dict[str, Any]], placed: Mapping[str, FilePlace]) -
                 first_offset=row["first_offset"],
                 last_offset=row["last_offset"],
                 table=row["table"],
+                log=row["log"],
                 reads_beginnings=True,
             )
         )
@@ -82,4 +83,4 @@ def shapes_of(rows: Sequence[dict[str, Any]], placed: Mapping[str, FilePlace]) -
 
 
 def _order(shape: TopicShape) -> tuple[str, ...]:
-    return (shape.file, shape.topic, shape.kind, *map(str, (shape.value_shape, shape.partition, shape.table, shape.key_shape)))
+    return (shape.file, shape.topic, shape.kind, *map(str, (shape.value_shape, shape.partition, shape.table, shape.log, shape.key_shape)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_cdc.model.archive.survey import RecordKind
-from airflow_cdc.model.connectors.registry import entries, without_database
+from airflow_cdc.model.connectors.registry import entries, with_log_of_database, without_database
 from airflow_cdc.model.operation import Operation
 from airflow_cdc.pipeline.native.duckdb_sql import name, struct, text, texts
 from airflow_cdc.pipeline.native.record_lines import IS_OF_LAYOUT, RecordLines
@@ -36,6 +36,15 @@ def named_table(connector: str, parts: dict[str, str]) -> str:
     database = f"if({connector} IN ({texts(without_database())}), NULL, {parts['db']})"
     named = f"concat_ws('.', {parts['name']}, {database}, {parts['schema']}, {parts['table']})"
     return f"if({parts['table']} IS NULL, NULL, {named})"
+
+
+def named_log(connector: str, parts: dict[str, str]) -> str:
+    """Return the SQL of the source's log (:attr:`airflow_cdc.model.archive.survey.TopicShape.log`).
+
+    :param parts: as for :func:`named_table`.
+    """
+    database = f"if({connector} IN ({texts(with_log_of_database())}), {parts['db']}, NULL)"
+    return f"if({parts['name']} IS NULL, NULL, concat_ws('.', {parts['name']}, {database}))"
 
 
 def is_marked(*parts: str) -> str:
@@ -71,6 +80,7 @@ WITH lines AS (
 )
 SELECT filename, is_odd, topic, partition, "offset", key, if(value IS NULL, {tombstone}, payload.op) AS kind,
   payload.source.connector AS connector, {named_table("payload.source.connector", parts)} AS "table",
+  {named_log("payload.source.connector", parts)} AS log,
   if(wrapped, CAST(value.schema AS VARCHAR), NULL) AS value_schema,
   CASE WHEN value IS NULL OR wrapped OR is_odd THEN NULL {_fixed_columns()} ELSE json_keys(image) END AS value_names
 FROM described"""

@@ -16,7 +16,7 @@ from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat
 from airflow_cdc.model.archive.survey import FilePlace, TopicShape
 from airflow_cdc.model.columns import FILE, ORDINAL, RAW, RAW_KEY
 from airflow_cdc.model.connectors.connector import Connector
-from airflow_cdc.model.connectors.registry import entries, without_database
+from airflow_cdc.model.connectors.registry import entries, with_log_of_database, without_database
 from airflow_cdc.model.operation import Operation
 from airflow_cdc.pipeline.decode.envelope import (
     CORRUPT,
@@ -48,11 +48,14 @@ _VALUE = {"schema": "STRING", "payload": f"STRUCT<{', '.join(f'{name}: {kind}' f
 _RECORD = {"topic": "STRING", "partition": "STRING", "offset": "STRING", "key": "STRING"}
 _EVENT_KINDS = ", ".join(sql.text(operation.value) for operation in Operation)
 _SHAPES = ("key_schema", "key_names", "value_schema", "value_names")
-_DESCRIBED = (FILE, "is_record", "topic", "kind", "connector", "partition", "table", "begins_as", "is_marked")
+_DESCRIBED = (FILE, "is_record", "topic", "kind", "connector", "partition", "table", "log", "begins_as", "is_marked")
 _SOURCE = "payload.source"
 _TABLE = f"""if({_SOURCE}.table IS NULL, NULL, concat_ws('.', {_SOURCE}.name,
     if({_SOURCE}.connector IN ({", ".join(map(sql.text, without_database()))}), NULL, {_SOURCE}.db), {_SOURCE}.schema, {_SOURCE}.table))"""
 """The source's table, named as in the connector's topic: with the database, the schema or both."""
+_LOG = f"""if({_SOURCE}.name IS NULL, NULL, concat_ws('.', {_SOURCE}.name,
+    if({_SOURCE}.connector IN ({", ".join(map(sql.text, with_log_of_database()))}), {_SOURCE}.db, NULL)))"""
+"""The source's log (:attr:`airflow_cdc.model.archive.survey.TopicShape.log`)."""
 _BEGINS_AS = f"""CASE WHEN ltrim({RAW}) LIKE '[%' THEN '{FileFormat.ARRAY.value}'
     WHEN startswith({RAW}, concat('Obj', char(1))) THEN '{FileFormat.AVRO.value}'
     WHEN startswith({RAW}, 'PAR1') THEN '{FileFormat.PARQUET.value}' END"""
@@ -201,6 +204,7 @@ def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
         f"{kind_of(corrupt='corrupt', value='value', payload='payload', key='key')} AS kind",
         f"{connector_of('payload')} AS connector",
         f"{_TABLE} AS table",
+        f"{_LOG} AS log",
         "key",
         "payload",
         f"if({wrapped}, value.schema, NULL) AS schema",

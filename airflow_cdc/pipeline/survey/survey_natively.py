@@ -25,8 +25,11 @@ MOST_TEXT_BYTES = 16 * 1024**3
 _AT_ONCE = 1024**3
 """Text of the files that are read by one statement: what is fetched of them is in memory."""
 
+_SAME = ("topic", "kind", "connector", "partition", "table", "log", "records", "first_offset", "last_offset")
+"""Members of a shape that both engines' queries name alike."""
+
 DESCRIBED = """
-SELECT filename, is_odd, topic, partition, kind, connector, "table", value_schema, value_names,
+SELECT filename, is_odd, topic, partition, kind, connector, "table", log, value_schema, value_names,
   if(is_odd, NULL, json_keys(key)) AS key_names, if(is_odd, NULL, CAST(json_extract(key, '$.schema') AS VARCHAR)) AS key_schema,
   count(*) AS records, min("offset") AS first_offset, max("offset") AS last_offset
 FROM ({lines}) GROUP BY ALL"""
@@ -166,7 +169,7 @@ def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
         "begins_as": None,
         "is_marked": False,
         "at": (0, 0),
-        **{same: row[same] for same in ("topic", "kind", "connector", "partition", "table", "records", "first_offset", "last_offset")},
+        **{same: row[same] for same in _SAME},
         "key_shape": key if key is not None else _names(row["key_names"]),
         "value_shape": value if value is not None else _names(row["value_names"]),
     }

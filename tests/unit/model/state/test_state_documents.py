@@ -156,6 +156,8 @@ NEVER_SET = {
     "AnnouncedVersions": {"before"},
     # Are newer than the oldest lake, in which they mean their default.
     "MaintenanceReport": {"reports_removed"},
+    "TopicShape": {"log"},
+    "FlowCheckpoint": {"logs"},
     "BatchReport": {"engine", "engine_reason", "started_at", "stage_seconds"},
 }
 

@@ -109,6 +109,30 @@ def test_plain_events_of_every_relational_connector_need_no_spark(tmp_path: Path
     assert assert_alike(spark, tmp_path) == []
 
 
+def logs_of(rows: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
+    return sorted((row["kind"], row["log"]) for row in rows)
+
+
+def test_each_log_that_writes_to_a_topic_is_surveyed(tmp_path: Path) -> None:
+    """Two databases in one topic are two logs; one connector for SQL Server may capture several databases."""
+    made = [make("c", **PLACES[make], after={"id": 1}, topic="t", partition=0, key={"id": 1}) for make in (mariadb, sqlserver)]
+    named = [{**each, "offset": place} for place, each in enumerate(made)]
+    for record_of, name in zip(named, ("shard.a", "server"), strict=True):
+        record_of["value"]["source"]["name"] = name
+    write_records(tmp_path / "t.jsonl", [*named, {**tombstone({"id": 1}, topic="t"), "offset": 2}])
+    rows, others = survey_natively(str(tmp_path), files_of(tmp_path))
+    assert (others, logs_of(rows)) == ([], [("c", "server.testDB"), ("c", "shard.a"), ("tombstone", None)])
+
+
+def test_both_surveys_name_the_same_logs(tmp_path: Path, spark: SparkSession) -> None:
+    for make, place in PLACES.items():
+        one = make("c", **place, after={"id": 1}, topic="t", partition=0, key={"id": 1}) | {"offset": 0}
+        other = json.loads(json.dumps({**one, "offset": 1}))
+        other["value"]["source"] |= {"name": "another", "db": None}
+        write_records(tmp_path / f"{make.__name__}.jsonl", [one, other])
+    assert assert_alike(spark, tmp_path) == []
+
+
 PLAIN = json.dumps(postgresql("c", commit=5, change=6, after={"id": 1, "x": 1}, topic="t") | {"offset": 3}, separators=(",", ":"))
 ODD = {
     "a schema change": json.dumps(record("t", None, {"databaseName": "d", "ddl": "x", "source": {}}, 4)),
