@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.model.report.batch_report import BatchReport
 from tests.conftest import Apply
 from tests.support.events import Record, postgresql, write_records
@@ -37,6 +38,12 @@ class Story:
             self.lands(*records)
         report = self._apply(self.archive, self.lake, flows={TOPIC: CdcFlow(TOPIC, **settings)})
         return report.flows[0].batches[-1]
+
+    def outcome(self, *records: Record, **settings: Any) -> FlowOutcome:
+        """The same, whether the flow applies, waits or stops; return how it ended."""
+        if records:
+            self.lands(*records)
+        return self._apply(self.archive, self.lake, flows={TOPIC: CdcFlow(TOPIC, **settings)}, may_fail=True).flows[0]
 
     def error(self, *records: Record, **settings: Any) -> dict[str, Any]:
         """The same, where the flow is to stop; return its error."""

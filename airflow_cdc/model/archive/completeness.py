@@ -50,7 +50,7 @@ class OffsetGap(JsonObject):
     first: int
     last: int
     after: str
-    """File that ends before the range; for a hole inside a file, that file."""
+    """File that ends before the range; for a hole inside a file, that file; empty where the range begins the partition."""
     before: str
     """File that begins after the range."""
 
@@ -61,6 +61,7 @@ class OffsetGap(JsonObject):
 
     def __str__(self) -> str:
         place = f"inside {self.after}" if self.after == self.before else f"between {self.after} and {self.before}"
+        place = place if self.after else f"before {self.before}"
         return f"topic {self.topic}, {lane_text(self.partition)}: offsets {self.first}–{self.last} are missing, {place}"
 
 
@@ -250,6 +251,12 @@ class ArchivedOffsets(JsonObject):
             for partition, offsets in self.partitions.items()
             for left, right in zip(offsets.runs, offsets.runs[1:], strict=False)
         )
+
+    def missing_below(self, topic: str, lane: int, offset: int) -> tuple[OffsetGap, ...]:
+        """Return the gaps of a lane before an offset, with the one from offset 0 to the first archived."""
+        runs = self.partitions[lane].runs if lane in self.partitions else ()
+        begin = [OffsetGap(topic, lane, 0, runs[0].first - 1, "", runs[0].first_file)] if runs and runs[0].first else []
+        return tuple(gap for gap in (*begin, *self.gaps(topic)) if gap.partition == lane and gap.first < offset)
 
     def overlaps(self, files: Iterable[FileOffsets]) -> tuple[OffsetOverlap, ...]:
         """Return the ranges that the files repeat, of these offsets or of one another's."""

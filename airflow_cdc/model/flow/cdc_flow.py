@@ -117,6 +117,8 @@ class OnLogWentBack(str, Enum):
     """Stop the flow and leave the decision to a person."""
     ACCEPT = "accept"
     """Take the events in the archive's order: a new epoch of the log begins."""
+    REDELIVERY = "redelivery"
+    """Where offsets are missing below them, take the events for what a restarted connector sent again: its log did not go back."""
 
 
 class OnOtherLog(str, Enum):

@@ -137,6 +137,14 @@ class BatchReport(JsonObject, required=_REQUIRED):
     offsets: OffsetReport = field(default_factory=OffsetReport)
     """Kafka offsets that are missing, repeated, or not recorded in the files."""
 
+    @property
+    def summary(self) -> str:
+        """One line of counts."""
+        events, rows = self.events, self.rows
+        names = ("merged", "superseded", "redelivered", "stale", "tombstones", "control", "rejected")
+        counts = ", ".join(f"{count:,} {name}" for name in names if (count := getattr(events, name)))
+        return f"{events.read:,} records = {counts or 'none'}; rows +{rows.inserted:,} ~{rows.updated:,} -{rows.deleted:,}"
+
 
 def total_events(reports: Iterable[BatchReport]) -> EventCounts:
     """Return the sum of the reports' event counts."""

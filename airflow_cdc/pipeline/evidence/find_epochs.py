@@ -3,17 +3,19 @@
 A restarted connector sends its last events again, at higher offsets and lower positions: they are copies, and prove nothing. The search
 runs only where a microbatch holds such events. It then costs a sort of the events, and a pass over the earlier files that may hold the
 first delivery.
+
+While offsets are missing below such an event, its first delivery may be among them, so nothing proves that the log went back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.archive.completeness import ArchivedOffsets
+from airflow_cdc.model.archive.completeness import ArchivedOffsets, OffsetGap
 from airflow_cdc.model.columns import FILE, KIND, OFFSET, ORDINAL, POSITION
 from airflow_cdc.model.errors import SourceLogWentBackError
 from airflow_cdc.model.flow.cdc_flow import OnLogWentBack
@@ -38,6 +40,14 @@ from airflow_cdc.pipeline.microbatch.count_events import Staged
 from airflow_cdc.pipeline.microbatch.events_between import events_between
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.spark import sql
+
+
+class OffsetsAwaitedError(Exception):
+    """Raised where missing offsets that may still come decide whether the source's log went back; nothing was merged."""
+
+    def __init__(self, gaps: Sequence[OffsetGap]) -> None:
+        super().__init__("; ".join(map(str, gaps)))
+        self.gaps = tuple(gaps)
 
 
 def may_have_fallen(run: MicrobatchRun, decoder: Decoder, staged: Staged) -> bool:
@@ -68,6 +78,7 @@ def find_epochs(run: MicrobatchRun, decoder: Decoder) -> Epochs | None:
     If several begin here, this finds the first; the caller searches again once it is known.
 
     :raises SourceLogWentBackError: where no snapshot follows, and the flow's policy is to stop.
+    :raises OffsetsAwaitedError: where missing offsets decide it, and may still come.
     """
     if not decoder.dialect.position.goes_back or run.microbatch.is_again:
         return None
@@ -85,10 +96,33 @@ def find_epochs(run: MicrobatchRun, decoder: Decoder) -> Epochs | None:
         return None
     epochs = run.epochs
     lagging = all(epochs.of(lane) < epochs.newest for lane in firsts)
-    if not any(first[IS_READ] for first in firsts.values()) and not lagging and run.flow.on_log_went_back is OnLogWentBack.STOP:
-        raise _went_back(run, firsts)
+    if not any(first[IS_READ] for first in firsts.values()) and not lagging and _are_copies(run, firsts):
+        return None
     _refuse_inside_of_a_file(run, events, firsts)
     return with_next_epoch(events, epochs, firsts)
+
+
+def _are_copies(run: MicrobatchRun, firsts: Mapping[str, Row]) -> bool:
+    """Return whether the flow's policy takes events below a higher position, of which no first delivery is known, for copies.
+
+    :raises SourceLogWentBackError, OffsetsAwaitedError: as :func:`find_epochs`.
+    """
+    known = run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets()).with_files(run.microbatch.offsets)
+    # A value has its file's first offset.
+    places = {lane: first[ORDINAL]["offset"] for lane, first in firsts.items()}
+    missing = {
+        lane: () if lane == UNKNOWN_PARTITION or offset is None else known.missing_below(run.flow.topic, int(lane), offset)
+        for lane, offset in places.items()
+    }
+    proven = {lane: first for lane, first in firsts.items() if not missing[lane]}
+    gaps = [] if proven else [gap for each in missing.values() for gap in each]
+    if gaps and run.flow.on_log_went_back is OnLogWentBack.REDELIVERY:
+        return True
+    if gaps and run.awaits(gaps):
+        raise OffsetsAwaitedError(gaps)
+    if run.flow.on_log_went_back is not OnLogWentBack.ACCEPT:
+        raise _went_back(run, proven or firsts, gaps)
+    return False
 
 
 def _offsets_through(run: MicrobatchRun) -> dict[str, int]:
@@ -148,9 +182,23 @@ def _refuse_inside_of_a_file(run: MicrobatchRun, events: DataFrame, firsts: Mapp
             )
 
 
-def _went_back(run: MicrobatchRun, firsts: Mapping[str, Row]) -> SourceLogWentBackError:
+def _went_back(run: MicrobatchRun, firsts: Mapping[str, Row], gaps: Sequence[OffsetGap]) -> SourceLogWentBackError:
     lane, first = min(firsts.items())
     where = lane if lane == UNKNOWN_PARTITION else lane_text(int(lane))
+    if gaps:
+        return SourceLogWentBackError(
+            f"Flow {run.flow.name}, microbatch {run.microbatch.number}, table {run.table}: {where}, offset {first[ORDINAL]['offset']}"
+            f" ({first[FILE]}) holds an event at commit {position_of(first[POSITION])} behind commit {first[HIGHEST]}, and no archived file"
+            f" holds the same event. Either a restarted connector sent it again, and its first delivery is missing, or the source's log"
+            f" went back: {gaps[-1]}. Nothing of the microbatch was merged.",
+            next_step="Bring the missing records to the archive, and run again: they decide. If they are lost, set on_log_went_back to"
+            " redelivery where a connector was restarted, to accept where the source was restored, reset or failed over, and run again"
+            " (docs/how-to/when-the-source-was-rebuilt.md).",
+            lane=lane,
+            offset=first[ORDINAL]["offset"],
+            file=first[FILE],
+            gaps=tuple(gaps),
+        )
     return SourceLogWentBackError(
         f"Flow {run.flow.name}, microbatch {run.microbatch.number}, table {run.table}: the source's log went back. {where}, offset"
         f" {first[ORDINAL]['offset']} ({first[FILE]}) holds an event at commit {position_of(first[POSITION])} behind commit"

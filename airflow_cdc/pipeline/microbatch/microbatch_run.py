@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from airflow_cdc.model.archive.completeness import OffsetGap
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.operation import ROW_OPERATIONS
 from airflow_cdc.model.places import staging_uri
@@ -86,6 +87,8 @@ class MicrobatchRun:
     """Receives lines about the run's progress."""
     keeps_columns: Callable[[Mapping[str, str]], None] = lambda columns: None
     """Receives the target's columns (Spark SQL types by name), where the microbatch leaves them as they are."""
+    awaits: Callable[[Sequence[OffsetGap]], bool] = lambda gaps: False
+    """Whether missing offsets may still come, so that what depends on them waits."""
     engine_reason: str = ""
     """Why the native engine did not take the microbatch, where the flow allows it."""
     seen_through: int | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -22,7 +23,6 @@ from airflow_cdc.model.archive.interval import Interval
 from airflow_cdc.model.errors import (
     CdcError,
     CountMismatchError,
-    OffsetGapError,
     StorageFailedError,
     UnexpectedError,
     UnreadableFileError,
@@ -41,17 +41,19 @@ from airflow_cdc.model.state.lease import Lease, Leases
 from airflow_cdc.model.state.ledger import Ledger
 from airflow_cdc.model.state.microbatch import Microbatch, next_microbatch, pending_in
 from airflow_cdc.pipeline.apply.apply_microbatch import apply_microbatch
+from airflow_cdc.pipeline.evidence.find_epochs import OffsetsAwaitedError
 from airflow_cdc.pipeline.evidence.plan_lives import PlanLives
 from airflow_cdc.pipeline.locate.file_parts import PartsOfFlow
 from airflow_cdc.pipeline.locate.find_applied import known_epochs
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.quarantine import drop_replaced
 from airflow_cdc.pipeline.run.archive_run import ArchiveRun
+from airflow_cdc.pipeline.run.awaited_offsets import AwaitedOffsets, archived_times
 from airflow_cdc.pipeline.run.check_state import StateCheck
 from airflow_cdc.pipeline.run.end_together import Together
 from airflow_cdc.pipeline.run.explain_failure import explain_failure
 from airflow_cdc.pipeline.run.explain_mismatch import explain_mismatch
-from airflow_cdc.pipeline.run.refuse_other_log import refuse_other_log
+from airflow_cdc.pipeline.run.refuse_microbatch import refuse_gap, refuse_other_log
 from airflow_cdc.pipeline.run.repair_table import RepairedFlow, repair_table
 from airflow_cdc.pipeline.run.step import BEGUN, DONE, ENDED, FAILED, Step
 from airflow_cdc.pipeline.run.survey_new_files import megabytes
@@ -112,9 +114,13 @@ class FlowRun:
                     size = megabytes(microbatch.size)
                     self.run.progress(f"{self.flow.name}: microbatch {microbatch.number}, {len(microbatch.files)} files ({size})")
                     self.run.watch(self._step(BEGUN, microbatch))
-                    reports.append(self._apply(microbatch, lease, is_retry=is_retry))
+                    try:
+                        reports.append(self._apply(microbatch, lease, is_retry=is_retry))
+                    except OffsetsAwaitedError as awaited:
+                        self._await(awaited, microbatch)
+                        continue
                     self.run.watch(self._step(DONE, microbatch))
-                    self.run.progress(f"{self.flow.name}: {_summary(reports[-1])}")
+                    self.run.progress(f"{self.flow.name}: {reports[-1].summary}")
             if reports:
                 self.run.watch(Step(self.flow.name, ENDED))
             if self.flow.catalog_table:
@@ -124,8 +130,10 @@ class FlowRun:
         except Exception as problem:  # noqa: BLE001 - one flow's trouble, whatever it is, must not stop the others.
             return self._failed(reports, self._unexpected(problem))
         waiting, cut, outside = self._waiting, self.behind_cut, self._outside
+        if self._awaited.gaps:
+            waiting = frozenset(file.path for file in self._pending(self.state.checkpoint())) - outside - cut.keys()
         status = FlowStatus.APPLIED if reports else FlowStatus.WAITING if waiting or cut or outside else FlowStatus.UP_TO_DATE
-        gaps = self._gaps[:MOST_LISTED] if waiting else ()
+        gaps = (self._awaited.gaps or self._gaps)[:MOST_LISTED] if waiting else ()
         has_merged = any(report.table_version is not None for report in reports)
         columns = self._columns() if has_merged else {}
         return FlowOutcome(
@@ -212,6 +220,8 @@ class FlowRun:
             if open_intent or self.run.only_planned:
                 return (open_intent, True) if open_intent else None
             self._check.surveys_of(self.archive.archive, self.ledger, checkpoint)
+            if self._awaited.gaps:
+                return None
             planned, held = checkpoint.plan(self.archive.archive)
             try:
                 parts = self._parts.find(checkpoint)
@@ -223,15 +233,18 @@ class FlowRun:
                 archive=self.archive.archive,
                 surveys=self.archive.pending_surveys(checkpoint, self.ledger),
                 planned=planned,
-                max_bytes=self.flow.max_microbatch_bytes,
+                max_bytes=sys.maxsize if self._awaited.together else self.flow.max_microbatch_bytes,
                 held=held,
-                waiting=self._waiting | self._outside | {path for path, part in parts.items() if not part.shapes},
+                waiting=self._waiting
+                | self._outside
+                | {path for path, part in parts.items() if not part.shapes}
+                | self._awaited.left_out(file.path for file in self._pending(checkpoint)),
                 parts=parts,
                 lives=self._lives,
             )
             if microbatch is None:
                 return None
-            self._stop_at_gap(microbatch)
+            refuse_gap(self.flow, self._gaps, microbatch)
             refuse_other_log(self.flow, checkpoint, microbatch)
             self._check.before(checkpoint, repair=repair)
             microbatch = replace(microbatch, surveyed=self.ledger.digest_of(microbatch.planned_through))
@@ -303,15 +316,17 @@ class FlowRun:
         """Paths of the pending files that wait for missing offsets."""
         return files_behind(self._gaps, self._surveyed_offsets[1]) if self.flow.on_gap is OnGap.WAIT else frozenset()
 
-    def _stop_at_gap(self, microbatch: Microbatch) -> None:
-        if self.flow.on_gap is not OnGap.STOP or not self._gaps:
-            return
-        more = f" And {len(self._gaps) - 1} more ranges." if len(self._gaps) > 1 else ""
-        raise OffsetGapError(
-            f"Flow {self.flow.name}, before microbatch {microbatch.number}: {self._gaps[0]}.{more} The flow's policy is to stop.",
-            next_step="Bring the missing records to the archive; or, if Kafka never had them, set on_gap to 'warn'; then run again.",
-            gaps=self._gaps,
-        )
+    @cached_property
+    def _awaited(self) -> AwaitedOffsets:
+        left_out = self._waiting | self._outside
+        pending = [item for item in self._surveyed_offsets[1] if item.file not in left_out]
+        return AwaitedOffsets(pending, partial(archived_times, self.archive, self.ledger, self.flow.topic))
+
+    def _await(self, awaited: OffsetsAwaitedError, microbatch: Microbatch) -> None:
+        """Withdraw a microbatch that merged nothing, and plan its files anew, together with those that decide about it."""
+        self.state.withdraw(microbatch)
+        self._awaited.wait(awaited.gaps, microbatch)
+        self.run.progress(f"{self.flow.name}: nothing merged: missing offsets decide whether the source's log went back ({awaited})")
 
     def _apply(self, microbatch: Microbatch, lease: Lease, *, is_retry: bool) -> BatchReport:
         after_effect = lease.guarding(partial(self._after, microbatch))
@@ -333,6 +348,7 @@ class FlowRun:
             facts=self.facts,
             seen_through=self._check.seen_through,
             note=self.run.progress,
+            awaits=lambda gaps: self._awaited.may_come(gaps, microbatch),
             keeps_columns=self._kept_columns.update,
         )
         try:
@@ -362,6 +378,7 @@ class FlowRun:
         )
         report = replace(report, offsets=offsets)
         self.state.write_commit(report, self.table, microbatch.digest)
+        self._awaited.together = frozenset()
         self.run.after_effect("commit")
         self._clear_staging()
         return report
@@ -384,10 +401,3 @@ class FlowRun:
         folder = file_system(staging_uri(self.run.lake, self.state.folder))[1]
         if self.lake_fs.exists(folder):
             self.lake_fs.rm(folder, recursive=True)
-
-
-def _summary(report: BatchReport) -> str:
-    events, rows = report.events, report.rows
-    parts = {name: getattr(events, name) for name in ("merged", "superseded", "redelivered", "stale", "tombstones", "control", "rejected")}
-    counts = ", ".join(f"{count:,} {name}" for name, count in parts.items() if count)
-    return f"{events.read:,} records = {counts or 'none'}; rows +{rows.inserted:,} ~{rows.updated:,} -{rows.deleted:,}"

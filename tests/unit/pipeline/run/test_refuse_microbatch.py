@@ -12,7 +12,7 @@ from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnLogWentBack, OnOtherLog
 from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.model.state.checkpoint import FlowCheckpoint
 from airflow_cdc.model.state.microbatch import Microbatch, PlanPosition
-from airflow_cdc.pipeline.run.refuse_other_log import refuse_other_log
+from airflow_cdc.pipeline.run.refuse_microbatch import refuse_other_log
 from tests.support.surveys import ARCHIVE, archived, shape
 
 TOPIC = "all.shop.orders"

@@ -1,4 +1,4 @@
-"""Refuse a microbatch with events of another log than the flow's earlier ones: positions of two logs do not compare.
+"""Refuse a planned microbatch, as the flow's policies ask: before missing offsets, and with events of another log than the earlier ones.
 
 Several databases or shards in one topic are several logs at once, so the last event of a key is not known. A connector that was renamed, or
 that went to another database, is one log after another. The archive does not distinguish them: a person does.
@@ -6,10 +6,26 @@ that went to another database, is one log after another. The archive does not di
 
 from __future__ import annotations
 
-from airflow_cdc.model.errors import SeveralLogsError
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnOtherLog
+from airflow_cdc.model.archive.completeness import OffsetGap
+from airflow_cdc.model.errors import OffsetGapError, SeveralLogsError
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnGap, OnOtherLog
 from airflow_cdc.model.state.checkpoint import FlowCheckpoint
 from airflow_cdc.model.state.microbatch import Microbatch
+
+
+def refuse_gap(flow: CdcFlow, gaps: tuple[OffsetGap, ...], microbatch: Microbatch) -> None:
+    """Do nothing where no offset is missing, or where the flow goes on without it.
+
+    :raises OffsetGapError: where offsets are missing, and the flow's policy is to stop.
+    """
+    if flow.on_gap is not OnGap.STOP or not gaps:
+        return
+    more = f" And {len(gaps) - 1} more ranges." if len(gaps) > 1 else ""
+    raise OffsetGapError(
+        f"Flow {flow.name}, before microbatch {microbatch.number}: {gaps[0]}.{more} The flow's policy is to stop.",
+        next_step="Bring the missing records to the archive; or, if Kafka never had them, set on_gap to 'warn'; then run again.",
+        gaps=gaps,
+    )
 
 
 def refuse_other_log(flow: CdcFlow, checkpoint: FlowCheckpoint, microbatch: Microbatch) -> None:
