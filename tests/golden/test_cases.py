@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def plain(value: Any) -> Any:
         return f"dec:{value:f}"
     if isinstance(value, (datetime.datetime, datetime.date)):
         return value.isoformat()
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+    if isinstance(value, float) and (not math.isfinite(value)):
         return {"nan": "NaN"}.get(str(value), str(value))
     if isinstance(value, list):
         return [plain(each) for each in value]
