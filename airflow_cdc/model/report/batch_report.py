@@ -102,6 +102,9 @@ class BatchReport(JsonObject, required=_REQUIRED):
     """Whether some events had unavailable values that only the target can supply."""
     unavailable_unresolved: int = 0
     """Rows merged with NULL for a value that neither an event nor a row carries."""
+    rows_not_found: int = 0
+    """Rows that an update or a delete should have found and did not, in a flow that holds a full snapshot: at least so many. Not counted
+    where late events came, and in a table that keeps deleted rows."""
     rows_missing: int = 0
     """For a table without a key: rows equal to the microbatch's that events removed and that are not known to have existed."""
     order_conflicts: int = 0

@@ -10,6 +10,7 @@ from airflow_cdc.model.errors import ConcurrentRunError, ConfigurationError, Sta
 from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.model.report.foreign_change import INTENT
 from airflow_cdc.model.state.commit_metadata import report_in
+from airflow_cdc.pipeline.apply.settled import EXPECTED, rows_not_found
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.target.count_row_changes import count_unresolved
 from airflow_cdc.pipeline.target.document_columns import count_misfits
@@ -110,4 +111,6 @@ def report_of_commit(run: MicrobatchRun) -> BatchReport | None:
     misfits = count_misfits(run.spark, run.table, run.flow.document_columns, microbatch=rows_of)
     plan = with_files(report.merge_plan, commit.metrics, commit.metadata.get("files"))
     merged = replace(report, rows=commit.rows, table_version=commit.version, merge_plan=plan)
+    if (expected := commit.metadata.get(EXPECTED)) is not None:
+        merged = replace(merged, rows_not_found=rows_not_found(commit.rows, **expected))
     return replace(merged, unavailable_unresolved=unresolved, misfits=misfits)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from airflow_cdc.model.archive.completeness import ArchivedOffsets
-from airflow_cdc.model.report.batch_report import BatchReport, EventCounts
+from airflow_cdc.model.report.batch_report import BatchReport, EventCounts, RowCounts
 from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged, fit_table
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined, quarantine_rejects
 from airflow_cdc.pipeline.decode.decode_events import Decoder
@@ -30,6 +30,20 @@ def without_stale(report: BatchReport, stale: int) -> BatchReport:
         return report
     events = replace(report.events, merged=report.events.merged - stale, stale=report.events.stale + stale)
     return replace(report, events=events, merge_plan=LATE_PLAN)
+
+
+EXPECTED = "expected"
+"""Member of a commit's metadata: what :func:`rows_not_found` compares its rows with."""
+
+
+def rows_not_found(rows: RowCounts, *, to_delete: int, to_insert: int) -> int:
+    """Return at least how many rows events should have found and did not.
+
+    :param rows: what the merge did.
+    :param to_delete: deletes whose row was there before the microbatch, if the table equals the source.
+    :param to_insert: upserts that need no row.
+    """
+    return max(0, to_delete - rows.deleted) + max(0, rows.inserted - to_insert)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,11 +10,11 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive.survey import CONTROL_KINDS, RecordKind, TopicShape
-from airflow_cdc.model.columns import COMMITTED_AT, KIND, OFFSET, PARTITION, POSITION, REJECT, UNAVAILABLE, VALUE_POSITIONS
+from airflow_cdc.model.columns import COMMITTED_AT, KIND, OFFSET, OP, PARTITION, POSITION, REJECT, UNAVAILABLE, VALUE_POSITIONS
 from airflow_cdc.model.connectors.registry import without_database
 from airflow_cdc.model.errors import TruncateRefusedError
 from airflow_cdc.model.flow.cdc_flow import OnTruncate
-from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
+from airflow_cdc.model.operation import KEEP, ROW_OPERATIONS, Operation
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.model.position.reach import Reach
 from airflow_cdc.pipeline.decode.envelope import in_line
@@ -163,6 +163,10 @@ class Staged:
     """Highest live position by Kafka partition."""
     reach: Reach = field(default_factory=Reach)
     """Extent of the live events."""
+    to_delete: int = 0
+    """Live keys that are deleted, and whose first event here is an update or a delete: the target should hold them."""
+    to_insert: int = 0
+    """Live keys that are left, and whose first event here is a create or a read: the target need not hold them."""
     unknown: int = 0
     """Live keys with a value that neither the microbatch nor the row moved here provides."""
     left_out: tuple[str, ...] = ()
@@ -221,7 +225,7 @@ def count_staged(
     rows = judged.groupBy(PARTITION).agg(*_sums(live), *_ends_of_live(live), *more).collect()
     sums = {
         name: sum(row[name] or 0 for row in rows)
-        for name in ("events", "keys", "redelivered", "conflicts", "shielded", "cancelled", "unknown", "hazards")
+        for name in ("events", "keys", "redelivered", "conflicts", "shielded", "cancelled", "unknown", "hazards", "to_delete", "to_insert")
     }
     return Staged(
         **sums,
@@ -248,7 +252,8 @@ def _sums(live: Column) -> list[Column]:
         F.count_if(F.col("shielded")).alias("shielded"),
         F.count_if(F.col("cancelled") & ~F.col("shielded")).alias("cancelled"),
         F.max(live & F.col(REACH)["deletes"]).alias("has_deletes"),
-        F.max(live & F.coalesce(F.col(REACH)["spreads"], F.lit(False))).alias("spreads"),  # noqa: FBT003
+        F.count_if(live & F.col(REACH)["expects"] & (F.col(OP) == "d")).alias("to_delete"),
+        F.count_if(live & ~F.col(REACH)["expects"] & ~F.col(OP).isin("d", KEEP)).alias("to_insert"),
         F.count_if(live & F.expr(HAS_UNKNOWN)).alias("unknown"),
         F.array_distinct(F.flatten(F.collect_set(F.when(live, F.col(UNAVAILABLE))))).alias("left_out"),
         F.array_distinct(F.flatten(F.collect_set(F.when(live, F.col(VALUE_POSITIONS)["column"])))).alias("from_older_events"),
@@ -277,7 +282,6 @@ def _reach_of(rows: Sequence[Row]) -> Reach:
         offset_from={partition_of(row): row["offset_from"] for row in rows if row["offset_from"] is not None},
         offset_through={partition_of(row): row["offset_through"] for row in rows if row["offset_through"] is not None},
         partitions=frozenset(partition_of(row) for row in rows if row["last"] is not None),
-        is_spread=any(row["spreads"] for row in rows),
         outer_transactions={partition_of(row): tuple(sorted(set(row["outer_transactions"]))) for row in rows if row["outer_transactions"]},
     )
 

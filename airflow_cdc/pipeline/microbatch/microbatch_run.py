@@ -154,14 +154,17 @@ class MicrobatchRun:
         """Attach the flow's identifier to a Delta commit that merges nothing: an UPDATE has no other mark of its writer."""
         return noted(self.spark, metadata_text({UPKEEP: self.application}))
 
-    def merging(self, target: TargetTable, report: BatchReport, *, within: Sequence[KeyRange] = ()) -> AbstractContextManager[None]:
+    def merging(
+        self, target: TargetTable, report: BatchReport, *, within: Sequence[KeyRange] = (), **more: Any
+    ) -> AbstractContextManager[None]:
         """Prepare a MERGE into the target, and its commit as :meth:`committing` does, with the table's number of files.
 
         :param within: the key ranges in the MERGE condition.
+        :param more: further metadata of the commit.
         """
         compile_for_table(self.spark, table_bytes=target.size)
         plan = detailed_plan(report.merge_plan, deletion_vectors=target.deletion_vectors, within=within)
-        return self.committing(replace(report, merge_plan=plan), files=target.files)
+        return self.committing(replace(report, merge_plan=plan), files=target.files, **more)
 
     def write_down(self, rows: DataFrame, name: str) -> DataFrame:
         """Write rows to the staging folder and return them from there, so that they are computed once.

@@ -28,7 +28,6 @@ from airflow_cdc.model.columns import (
     VALUE_POSITIONS,
 )
 from airflow_cdc.model.operation import KEEP
-from airflow_cdc.model.position.lives import LANES
 from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE, MOVED_TYPE, VALUE_POSITIONS_TYPE
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import (
     CONFLICTS,
@@ -177,14 +176,13 @@ _LINEAGE = f"""CASE WHEN element_at(trail, -1) <> {_TARGETS_OWN}
 
 _PLACES = "transform(filter(events, event -> event.order.read = 0), event -> event.position)"
 _OFFSETS = f"transform(events, event -> event.row.{OFFSET})"
-_PARTITIONS = f"transform(events, event -> pmod(event.row.{PARTITION}, {LANES}))"
 _REACH = f"""named_struct('first', array_min({_PLACES}), 'last', array_max({_PLACES}),
     'first_offset', array_min({_OFFSETS}), 'last_offset', array_max({_OFFSETS}),
     'first_transaction', events[0].transaction, 'last_transaction', element_at(events, -1).transaction,
     'began', try_element_at(filter(events, event -> event.transaction <=> element_at(events, -1).transaction), 1).position,
     'deletes', exists(events, event -> event.op = 'd'), 'writes', exists(events, event -> event.op IN ('c', 'u')),
     'depends', NOT ({_OF_EVENTS.format("held_in_last.trail")} <=> {_OF_EVENTS.format("absent_in_last.trail")}),
-    'spreads', array_min({_PARTITIONS}) < array_max({_PARTITIONS}))"""
+    'expects', events[0].op IN ('u', 'd'))"""
 
 _LAST_LEFT_OUT = "coalesce(element_at(lineage, -1).unavailable, CAST(array() AS array<string>))"
 _NEVER_CARRIED = "forall(lineage, event -> coalesce(array_contains(event.unavailable, name), false))"

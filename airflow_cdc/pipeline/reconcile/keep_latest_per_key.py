@@ -23,7 +23,6 @@ from airflow_cdc.model.columns import (
     UNAVAILABLE,
     VALUE_POSITIONS,
 )
-from airflow_cdc.model.position.lives import LANES
 from airflow_cdc.pipeline.decode.decode_events import LINE_HASH, MOVED_TYPE, VALUE_POSITIONS_TYPE
 from airflow_cdc.pipeline.decode.event_place import INITIAL, POSITION_TYPE
 from airflow_cdc.pipeline.reconcile.order_events import ORDER
@@ -34,10 +33,10 @@ REDELIVERED = "__cdc_redelivered"
 CONFLICTS = "__cdc_conflicts"
 REACH = "__cdc_reach"
 """struct<first position, last position, first_offset, last_offset, first_transaction, last_transaction, began position, deletes boolean,
-writes boolean, depends boolean, spreads boolean> of a key's events. First and last cover only events that their position places; the
+writes boolean, depends boolean, expects boolean> of a key's events. First and last cover only events that their position places; the
 transactions' texts are set only where positions do not distinguish transactions. ``began``: the position at which the key's last
-transaction began, NULL where nothing depends. ``depends``: whether the outcome depends on the target holding the key. ``spreads``: whether
-the events lie in several partitions."""
+transaction began, NULL where nothing depends. ``depends``: whether the outcome depends on the target holding the key. ``expects``: whether
+the first event is an update or a delete, so that the target should hold the key."""
 READS = "__cdc_reads"
 """struct<newest struct<position, partition, last boolean, offset, initial boolean>, oldest struct<position, partition>> of the key's reads
 by full snapshots; NULLs if it has none. The partition is the read's own: the key's last event may lie in a partition added since."""
@@ -55,7 +54,7 @@ def reach_of(change: str) -> dict[str, str]:
 RECONCILED_COLUMNS = (POSITION, OP, OP_IF_ABSENT, COMMITTED_AT, PARTITION, OFFSET, UNAVAILABLE, ABSENT, VALUE_POSITIONS, MOVED)
 _BEFORE, _BEFORE_THAT = "__cdc_event_before", "__cdc_event_before_that"
 _FLAGS = "__cdc_flags"
-_REMOVES_ANOTHER, _IN_CONFLICT, _DELETES, _WRITES, _SPREADS = 1, 2, 4, 8, 16
+_REMOVES_ANOTHER, _IN_CONFLICT, _DELETES, _WRITES = 1, 2, 4, 8
 """Bits of the flags."""
 
 
@@ -143,8 +142,6 @@ def _flag(events: DataFrame) -> DataFrame:
         _IN_CONFLICT: F.col(CONFLICTS) == 1,
         _DELETES: op == "d",
         _WRITES: op.isin("c", "u"),
-        # Two lives of one partition are not two partitions.
-        _SPREADS: (F.col(PARTITION) - before[PARTITION]) % LANES != 0,
     }
     bits = (F.when(condition, F.lit(bit)).otherwise(F.lit(0)) for bit, condition in flags.items())
     return events.withColumn(_FLAGS, reduce(lambda one, other: one.bitwiseOR(other), bits))
@@ -173,7 +170,7 @@ def _summarize_keys(events: DataFrame, by_key: WindowSpec, *, names_transactions
         "deletes": any_is(_DELETES),
         "writes": any_is(_WRITES),
         "depends": F.lit(False),  # noqa: FBT003
-        "spreads": any_is(_SPREADS),
+        "expects": F.first(OP).over(of_key).isin("u", "d"),
     }
     reads = {"newest": F.max(read).over(of_key), "oldest": F.min(F.when(of_whole_table, read_place())).over(of_key)}
     count, copies = F.count("*").over(of_key), F.sum(REDELIVERED).over(of_key)

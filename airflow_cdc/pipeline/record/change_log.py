@@ -50,7 +50,7 @@ def flag_events(events: DataFrame, keys: Sequence[str], *, columns: Sequence[str
         (F.col(OP) == "d").alias("deletes"),
         F.col(OP).isin("c", "u").alias("writes"),
         F.lit(False).alias("depends"),  # noqa: FBT003
-        F.lit(False).alias("spreads"),  # noqa: FBT003
+        F.lit(False).alias("expects"),  # noqa: FBT003
     )
     once = flagged.withColumn(CONFLICTS, F.when(earlier == 0, F.col(CONFLICTS)).otherwise(0))
     return once.drop(IS_COPY).withColumns(

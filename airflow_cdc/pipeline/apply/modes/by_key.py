@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -18,7 +19,7 @@ from airflow_cdc.pipeline.apply.guard_late_events import Guarded, Unguarded, gua
 from airflow_cdc.pipeline.apply.known_snapshots import SnapshotFrames, find_known_snapshots, with_unconfirmed
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
 from airflow_cdc.pipeline.apply.rename_columns import rename_columns
-from airflow_cdc.pipeline.apply.settled import ALL_STALE, Ready, SettledEvents, decoder_of
+from airflow_cdc.pipeline.apply.settled import ALL_STALE, EXPECTED, Ready, SettledEvents, decoder_of
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.evidence.find_epochs import find_epochs, may_have_fallen
@@ -201,9 +202,19 @@ class RowChanges(SettledEvents):
             document_columns=run.flow.document_columns,
             within=within,
         )
-        with run.merging(target, report, within=within):
+        with run.merging(target, report, within=within, **self.expected(target, is_late=guarded.is_late or guarded.rejoined)):
             merge_row_changes(run.spark, target, merge)
         return report
+
+    def expected(self, target: TargetTable, *, is_late: bool) -> dict[str, Any]:
+        """Return the metadata of a commit from which rows that were not found are counted; none where they are not.
+
+        :param is_late: whether some changes were left out, or folded again.
+        """
+        if is_late or target.flags_deletes or self.voids.rows or self.snapshots.newest is None:
+            return {}
+        staged = self.counted.staged
+        return {EXPECTED: {"to_delete": staged.to_delete, "to_insert": staged.to_insert}}
 
     def _row_changes(self) -> DataFrame:
         # With a truncate alone, MERGE still needs a source.

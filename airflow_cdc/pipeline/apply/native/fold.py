@@ -255,13 +255,14 @@ def staged_of(lanes: Sequence[Mapping[str, Any]]) -> Staged:
         offset_from={str(lane["lane"]): lane["offset_from"] for lane in lanes if lane["offset_from"] is not None},
         offset_through={str(lane["lane"]): lane["offset_through"] for lane in lanes if lane["offset_through"] is not None},
         partitions=frozenset(str(lane["lane"]) for lane in lanes),
-        is_spread=any(lane["spreads"] for lane in lanes),
     )
     return Staged(
         events=_sum(lanes, "events"),
         keys=_sum(lanes, "keys"),
         redelivered=_sum(lanes, "redelivered"),
         conflicts=_sum(lanes, "conflicts"),
+        to_delete=_sum(lanes, "to_delete"),
+        to_insert=_sum(lanes, "to_insert"),
         has_deletes=any(lane["has_deletes"] for lane in lanes),
         last=_positions(lanes, "last"),
         reach=reach,

@@ -19,7 +19,6 @@ from airflow_cdc.model.columns import (
     UNAVAILABLE,
     VALUE_POSITIONS,
 )
-from airflow_cdc.model.position.lives import LANES
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.pipeline.apply.native.decode_sql import EVENTS, NUMBER
 from airflow_cdc.pipeline.apply.native.left_out import (
@@ -138,7 +137,7 @@ def _place(start: str) -> str:
 
 
 _OF_ONE_EVENT = f"""1 AS events, 0 AS copies, false AS conflicts, false AS hazard, {OP} = 'd' AS deletes,
-    {OP} IN ('c', 'u') AS writes, false AS spreads,
+    {OP} IN ('c', 'u') AS writes, {OP} IN ('u', 'd') AS expects,
     {_STREAMED} AS first_position, {_STREAMED} AS last_position, {OFFSET} AS first_offset, {OFFSET} AS last_offset"""
 """Sums over a single event."""
 
@@ -163,13 +162,13 @@ def _of_several(key: str, how: Fold) -> str:
     NOT coalesce(before_position = {POSITION}, false) AND NOT coalesce(that_position = before_position, false)
       AND before_partition = {PARTITION} AND before_offset > {how.start} AS in_conflict,
     {"false" if how.are_documents else f"{OP} = 'd' AND coalesce({created} OR {behind_more}, false)"} AS removes_another,
-    ({PARTITION} - before_partition) % {LANES} <> 0 AS spreads{link}
+    {OP} IN ('u', 'd') AS is_change{link}
   FROM near
 ), last_of_several AS (
   SELECT {_place(how.start)},
   count(*) OVER w AS events, count_if(is_copy) OVER w AS copies, bool_or(coalesce(in_conflict, false)) OVER w AS conflicts,
   bool_or(removes_another) OVER w{_deletes_another_s_values(how)} AS hazard, bool_or({OP} = 'd') OVER w AS deletes,
-  bool_or({OP} IN ('c', 'u')) OVER w AS writes, bool_or(coalesce(spreads, false)) OVER w AS spreads,
+  bool_or({OP} IN ('c', 'u')) OVER w AS writes, first_value(is_change) OVER w AS expects,
   first_value({_STREAMED} IGNORE NULLS) OVER w AS first_position, last_value({_STREAMED} IGNORE NULLS) OVER w AS last_position,
   min({OFFSET}) OVER w AS first_offset, max({OFFSET}) OVER w AS last_offset{_reads_of_key(_over_key) if how.has_reads else ""}
   {_carriers(how)}
@@ -347,7 +346,8 @@ def count_changes(rows: str = CHANGES) -> str:
     return f"""
 SELECT {PARTITION} AS lane, sum(events) AS events, count(*) AS keys, sum(copies) AS redelivered, count_if(conflicts) AS conflicts,
   count_if(hazard) AS hazards, count_if(is_unresolved) AS unresolved,
-  bool_or(deletes) AS has_deletes, bool_or(spreads) AS spreads, max({POSITION}) AS last,
+  bool_or(deletes) AS has_deletes,
+  count_if(expects AND {OP} = 'd') AS to_delete, count_if(NOT expects AND {OP} <> 'd') AS to_insert, max({POSITION}) AS last,
   min(first_position) AS streamed_from, max(last_position) AS streamed_through,
   arg_max(last_position, last_offset) FILTER (WHERE last_position IS NOT NULL) AS tail,
   min(first_offset) AS offset_from, max(last_offset) AS offset_through, epoch_ms(max({COMMITTED_AT})) AS committed_through

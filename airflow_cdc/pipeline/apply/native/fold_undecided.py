@@ -38,7 +38,7 @@ CHOSEN = "cdc_chosen"
 _LATEST, _FOLDS, _FOLDED = "cdc_latest", "cdc_folds", "cdc_folded"
 MOST_EVENTS = 100_000
 """Events that Python folds, in about a second; many more are no few exceptions."""
-_COUNTED = ("copies", "first_offset", "last_offset", "spreads", "deletes", "writes")
+_COUNTED = ("copies", "first_offset", "last_offset", "expects", "deletes", "writes")
 """Sums over a key's events that its copies do not count for."""
 
 
@@ -131,7 +131,7 @@ def _create_folds(connection: Any, folds: Sequence[KeyFold]) -> None:
     import pyarrow as pa
 
     kinds = {name: pa.int64() for name in ("last", "survivor", "began", "copies", "first_offset", "last_offset")}
-    kinds |= {name: pa.bool_() for name in ("spreads", "deletes", "writes", "depends", "dies")}
+    kinds |= {name: pa.bool_() for name in ("expects", "deletes", "writes", "depends", "dies")}
     kinds |= {name: pa.string() for name in ("op", "op_if_absent")}
     _create(connection, _FOLDS, {name: [getattr(fold, name) for fold in folds] for name in kinds}, kinds=kinds)
 

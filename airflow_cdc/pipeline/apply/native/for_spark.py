@@ -54,7 +54,7 @@ _REACH = {
     "deletes": ("deletes", "BOOLEAN"),
     "writes": ("writes", "BOOLEAN"),
     "depends": ("false", "BOOLEAN"),
-    "spreads": ("spreads", "BOOLEAN"),
+    "expects": ("expects", "BOOLEAN"),
 }
 """SQL over the fold's rows and Spark's type, by member of ``__cdc_reach``."""
 _PLACE = {"position": ("position", POSITION_TYPE), PARTITION: ("lane", "INT")}

@@ -12,7 +12,6 @@ from operator import attrgetter
 from typing import Any
 
 from airflow_cdc.model.operation import KEEP
-from airflow_cdc.model.position.lives import LANES
 
 Image = tuple[str | None, ...]
 """One text for each column without the keys; None for NULL."""
@@ -61,8 +60,8 @@ class KeyFold:
     copies: int
     first_offset: int | None
     last_offset: int | None
-    spreads: bool
-    """Whether the events lie in several partitions."""
+    expects: bool
+    """Whether the first event is an update or a delete: then the target should hold the key."""
     deletes: bool
     writes: bool
 
@@ -112,7 +111,7 @@ def fold_versions(delivered: Sequence[KeyEvent], *, keeps_deleted: bool = False)
         copies=len(delivered) - len(events),
         first_offset=min(offsets, default=None),
         last_offset=max(offsets, default=None),
-        spreads=len({event.partition % LANES for event in events}) > 1,
+        expects=events[0].op in ("u", "d"),
         deletes=any(event.op == "d" for event in events),
         writes=any(event.op in ("c", "u") for event in events),
     )

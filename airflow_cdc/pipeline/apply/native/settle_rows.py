@@ -224,7 +224,11 @@ class NativeRowChanges(RowChanges):
         run = self.run
         marks = self._marks_for(table, target, rows)
         report = replace(report, merge_plan=detailed_plan(report.merge_plan, deletion_vectors=target.deletion_vectors, within=()))
-        of = CommitOf(application=run.application, version=run.microbatch.number, metadata=run.commit_metadata(report, files=target.files))
+        of = CommitOf(
+            application=run.application,
+            version=run.microbatch.number,
+            metadata=run.commit_metadata(report, files=target.files, **self.expected(target, is_late=bool(self.stale))),
+        )
         write = mark_and_add if target.deletion_vectors else copy_and_add
         with named_failure(run, "the changed rows could not be written"):
             write(table, target.uri, marks, rows=rows, keys=target.keys, of=of)

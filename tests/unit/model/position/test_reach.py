@@ -65,21 +65,9 @@ def test_a_transaction_that_only_its_text_identifies_may_go_on_in_the_next_micro
     assert Reach.from_json(both.to_json()) == both
 
 
-def both_partitions(*, is_spread: bool) -> Reach:
-    """Partition 1 began behind partition 0 and reaches further."""
-    begins = {"0": Position(10, 1, 1), "1": Position(12, 1, 1)}
-    ends = {"0": Position(20, 5, 1), "1": Position(40, 5, 1)}
-    return Reach(begins, ends, {"0": 0, "1": 0}, {"0": 99, "1": 99}, frozenset({"0", "1"}), is_spread=is_spread)
-
-
 def test_events_follow_if_they_are_above_all_partitions() -> None:
+    applied = Reach(streamed_through={"0": Position(20, 5, 1), "1": Position(40, 5, 1)}, partitions=frozenset({"0", "1"}))
     # A key may have been in any of them: above partition 0 alone is not enough.
-    assert not microbatch(30, 100).follows(both_partitions(is_spread=False))
-    assert microbatch(41, 100).follows(both_partitions(is_spread=False))
-    assert microbatch(None, 100).follows(both_partitions(is_spread=False))
-
-
-def test_a_topic_that_was_spread_once_stays_so() -> None:
-    grown = both_partitions(is_spread=True) | both_partitions(is_spread=False)
-    assert grown.is_spread
-    assert Reach.from_json(grown.to_json()).is_spread
+    assert not microbatch(30, 100).follows(applied)
+    assert microbatch(41, 100).follows(applied)
+    assert microbatch(None, 100).follows(applied)

@@ -34,6 +34,7 @@ FULL = BatchReport(
     transactions_unjoined=2,
     asks_target=True,
     unavailable_unresolved=2,
+    rows_not_found=7,
     rows_missing=8,
     order_conflicts=9,
     columns_added=("a", "b c"),
@@ -111,7 +112,6 @@ FULL_AS_JSON = {
         "offset_from": {"0": 5},
         "offset_through": {"0": 9},
         "partitions": ["0"],
-        "is_spread": False,
         "outer_transactions": {},
     },
     "snapshot": {
@@ -137,6 +137,7 @@ FULL_AS_JSON = {
     "transactions_unjoined": 2,
     "asks_target": True,
     "unavailable_unresolved": 2,
+    "rows_not_found": 7,
     "rows_missing": 8,
     "order_conflicts": 9,
     "columns_added": ["a", "b c"],

@@ -143,7 +143,6 @@ _REACH = Reach(
     {"0": 0},
     {"0": 2**54},
     frozenset({"0", "-"}),
-    is_spread=True,
     outer_transactions={"0": ("7", "9")},
 )
 _PLAIN_OFFSETS = (FileOffsets(_FIRST, 0, 0, 9, ((0, 2), (5, 9)), 12), FileOffsets(_LATE, LANES, 5, 6, ((5, 6),)))

@@ -102,7 +102,7 @@ def in_spark(spark: SparkSession, histories: Sequence[Sequence[KeyEvent]], *, ke
     )
     folded = fold_row_versions(events, ["id"], ["id", "v"], keeps_deleted=keeps_deleted).selectExpr(
         *("id", "v", OP, OP_IF_ABSENT, OFFSET, f"{REDELIVERED} AS copies", f"{REACH}.began.change AS began"),
-        *(f"{REACH}.{name}" for name in ("depends", "first_offset", "last_offset", "spreads", "deletes", "writes")),
+        *(f"{REACH}.{name}" for name in ("depends", "first_offset", "last_offset", "expects", "deletes", "writes")),
         f"{UNAVAILABLE} = array('v') AS asks_target",
         f"{VALUE_POSITIONS}[0].position.change AS value_from",
     )
@@ -121,7 +121,7 @@ def in_python(key: int, events: Sequence[KeyEvent], *, keeps_deleted: bool) -> d
         "began": fold.began,
         "asks_target": True if fold.dies and fold.survivor is None else None,
         "value_from": fold.survivor if fold.dies else None,
-        **{name: getattr(fold, name) for name in ("copies", "depends", "first_offset", "last_offset", "spreads", "deletes", "writes")},
+        **{name: getattr(fold, name) for name in ("copies", "depends", "first_offset", "last_offset", "expects", "deletes", "writes")},
     }
 
 
