@@ -21,7 +21,8 @@ PARTITION = "__cdc_partition"
 """Target, change log: int, Kafka partition of that event; NULL where the archive does not record it. From a topic's second life on, the
 lane (:mod:`airflow_cdc.model.position.lives`): 65,536 more for each earlier life."""
 OFFSET = "__cdc_offset"
-"""Target: bigint, Kafka offset of that event in its partition; NULL where the archive does not record it."""
+"""Target: bigint, Kafka offset of that event in its partition; of a file of values, the first offset that its name gives. NULL where the
+archive records neither."""
 VALUE_POSITIONS = "__cdc_told_at"
 """Target: array<struct<column string, position, known boolean>>, values that the row's last event did not carry: each with the position
 of the event that did. Not known: no event carried the value and it is NULL; an event behind ``position`` may still supply it. NULL where
