@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,8 @@ from airflow_cdc.cli_common import (
     Lake,
     Master,
     SparkConf,
+    SparkOptions,
+    answer,
     progress_on,
     settings_of,
     spark_command,
@@ -27,6 +29,11 @@ from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.files import absolute_uri
 from airflow_cdc.model.report.maintenance import MaintenanceSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from airflow_cdc.model.report.verification import VerifyReport
 
 
 def maintain(
@@ -94,34 +101,45 @@ def verify(
     connect: Connect = None,
     conf: SparkConf = None,
 ) -> None:
-    """Compare tables with those of another lake by count and checksum, or one table with a query of its source by its rows; or check that
-    tables which keep every version hold none that overlap.
+    """Check that no key of a table has several rows. Or compare tables with those of another lake by count and checksum, or one table with
+    a query of its source by its rows; or check that tables which keep every version hold none that overlap.
 
-    Exit code 0 only when there is something to compare and all of it is equal.
+    Exit code 0 only when there is something to verify, all of it is equal, and no key has several rows.
     """
     with usage():
         options = _jdbc_options(jdbc_url, query, jdbc_user, jdbc_password_env, jdbc_option)
-        if sum(map(bool, (options, other, history))) != 1 or (options and len(tables or ()) != 1):
+        if sum(map(bool, (options, other, history))) > 1 or (options and len(tables or ()) != 1):
             raise ConfigurationError(
-                "Tables are compared with exactly one other side: another lake, a query on their source, or their own history.",
-                next_step="Give another lake; or --jdbc-url, --query and --table with the name of one flow; or --history.",
+                "Tables are compared with at most one other side: another lake, a query on their source, or their own history.",
+                next_step="Give another lake; or --jdbc-url, --query and --table with the name of one flow; or --history; or nothing more.",
             )
-    with spark_command("verify", master, conf, connect) as (spark, _):
-        from airflow_cdc.pipeline.upkeep.verify import verify_history, verify_lakes, verify_source
+
+    def natively() -> VerifyReport:
+        from airflow_cdc.pipeline.look.doubled_keys import verify_keys_natively
+
+        return verify_keys_natively(lake, tables or ())
+
+    def in_spark(spark: SparkSession) -> VerifyReport:
+        from airflow_cdc.pipeline.upkeep.verify import verify_history, verify_keys, verify_lakes, verify_source
 
         if history:
-            report = verify_history(spark, lake, tables or ())
-        elif other:
-            report = verify_lakes(spark, lake, absolute_uri(other), tables or ())
-        else:
-            report = verify_source(spark, lake, (tables or [""])[0], options)
-        if as_json:
-            print_json(report.to_json())
-        else:
-            for line in report.lines():
-                stdout_console().print(line, markup=False, highlight=False, soft_wrap=True)
-        if not report.equal:
-            raise typer.Exit(EXIT_FAILED)
+            return verify_history(spark, lake, tables or ())
+        if other:
+            return verify_lakes(spark, lake, absolute_uri(other), tables or ())
+        return verify_source(spark, lake, (tables or [""])[0], options) if options else verify_keys(spark, lake, tables or ())
+
+    if options or other or history:
+        with spark_command("verify", master, conf, connect) as (spark, _):
+            report = in_spark(spark)
+    else:
+        report = answer("verify", natively, in_spark, SparkOptions(master, conf, connect))
+    if as_json:
+        print_json(report.to_json())
+    else:
+        for line in report.lines():
+            stdout_console().print(line, markup=False, highlight=False, soft_wrap=True)
+    if not report.equal:
+        raise typer.Exit(EXIT_FAILED)
 
 
 def _jdbc_options(url: str | None, query: str | None, user: str | None, variable: str | None, others: list[str] | None) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """spark-submit entry point: compare a lake's tables and write the report.
 
+    verify.py --lake URI [--table GLOB]... --report URI
     verify.py --lake URI --other URI [--table GLOB]... --report URI
     verify.py --lake URI --table FLOW --jdbc FILE --report URI
     verify.py --lake URI --history [--table GLOB]... --report URI
@@ -22,12 +23,12 @@ from pyspark.sql import SparkSession
 from airflow_cdc.jobs.job_parser import job_parser
 from airflow_cdc.jobs.run_job import run_job
 from airflow_cdc.model.report.verification import VerifyReport
-from airflow_cdc.pipeline.upkeep.verify import verify_history, verify_lakes, verify_source
+from airflow_cdc.pipeline.upkeep.verify import verify_history, verify_keys, verify_lakes, verify_source
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = job_parser("verify")
-    against = parser.add_mutually_exclusive_group(required=True)
+    against = parser.add_mutually_exclusive_group()
     against.add_argument("--other")
     against.add_argument("--jdbc", type=Path)
     against.add_argument("--history", action="store_true")
@@ -46,7 +47,9 @@ def main(argv: list[str]) -> int:
             return verify_lakes(spark, given.lake, given.other, given.table)
         if given.history:
             return verify_history(spark, given.lake, given.table)
-        return verify_source(spark, given.lake, given.table[0], json.loads(given.jdbc.read_text()))
+        if given.jdbc:
+            return verify_source(spark, given.lake, given.table[0], json.loads(given.jdbc.read_text()))
+        return verify_keys(spark, given.lake, given.table)
 
     return run_job("verify", given, work, lambda error: VerifyReport(given.lake, given.other, error=error))
 

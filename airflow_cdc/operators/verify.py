@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class CdcVerifyOperator(CdcSubmitOperator):
     """Compare a lake's tables with another lake's by count and checksum, or one table with a query of its source by its rows.
 
-    Or check, with ``history``, the row versions that tables keep.
+    Or check, with ``history``, the row versions that tables keep; or, with none of these, that no key of a table has several rows.
 
     It returns the job's report (:class:`airflow_cdc.model.report.verification.VerifyReport`) as JSON: for each table both counts, the
     differences, and the microbatch and position at which it stood. A source that changes while the table waits for its next run differs:
@@ -38,14 +38,14 @@ class CdcVerifyOperator(CdcSubmitOperator):
     machine.
 
     :param lake_conn_id: connection of the lake. (templated)
-    :param other_lake_conn_id: connection of the other lake; this, ``jdbc_conn_id`` or ``history``. (templated)
+    :param other_lake_conn_id: connection of the other lake; this, ``jdbc_conn_id``, ``history``, or none. (templated)
     :param jdbc_conn_id: connection of type ``jdbc``: host is the JDBC URL. (templated)
     :param query: returns the source's rows, with the table's column names. (templated)
     :param driver: class of the JDBC driver, where the URL does not imply it; give its jar by ``jars`` or ``packages``.
     :param tables: globs of flow names, as a sequence or one text with commas; none: every flow. With a source, the name of one flow.
         (templated)
     :param history: check each row's versions instead: that none overlap, by position or by time, and at most one is current.
-    :param fail_if_different: fail the task when something differs, or versions overlap.
+    :param fail_if_different: fail the task when something differs, versions overlap, or a key has several rows.
     :param kwargs: other arguments of ``SparkSubmitOperator``.
     """
 
@@ -104,7 +104,8 @@ class CdcVerifyOperator(CdcSubmitOperator):
         if report.error:
             error = failure_of("The comparison did not come to its end.", [("The run", report.error)])
         elif self.fail_if_different and not report.equal:
-            found = "Versions overlap." if self.history else "Tables differ."
+            is_doubled = any(table.doubled for table in report.tables)
+            found = "Versions overlap." if self.history else "Keys have several rows." if is_doubled else "Tables differ."
             head = found if report.tables else "Nothing was compared."
             error = AirflowFailException("\n".join([head, *report.lines()]))
         return Outcome(report.to_json(), error)
@@ -112,16 +113,19 @@ class CdcVerifyOperator(CdcSubmitOperator):
     @contextlib.contextmanager
     def _against(self) -> Iterator[list[str]]:
         """Yield the job's arguments for the other side of the comparison."""
-        if sum(map(bool, (self.other_lake_conn_id, self.jdbc_conn_id, self.history))) != 1:
+        if sum(map(bool, (self.other_lake_conn_id, self.jdbc_conn_id, self.history))) > 1:
             raise ConfigurationError(
-                "Tables are compared with exactly one other side: another lake, a query on their source, or their own history.",
-                next_step="Give other_lake_conn_id; or jdbc_conn_id with a query; or history.",
+                "Tables are compared with at most one other side: another lake, a query on their source, or their own history.",
+                next_step="Give other_lake_conn_id; or jdbc_conn_id with a query; or history; or none of them, to check the keys.",
             )
         if self.other_lake_conn_id:
             yield ["--other", CdcLakeHook(self.other_lake_conn_id).root]
             return
         if self.history:
             yield ["--history"]
+            return
+        if not self.jdbc_conn_id:
+            yield []
             return
         with _secret_file(self._jdbc_options()) as path:
             # The file's name is not secret; a variable would not reach a driver on YARN or Kubernetes.

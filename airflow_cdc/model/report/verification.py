@@ -53,14 +53,16 @@ class TableVerification(JsonObject):
     duplicates: int = 0
     """Rows that the source's query returns more than once under a key of the table: the query does not match the table."""
     sample: tuple[dict[str, Any], ...] = ()
-    """Sample of keys as text, each with ``side``: ``missing``, ``extra``, ``different`` or ``overlapping``."""
+    """Sample of keys as text, each with ``side``: ``missing``, ``extra``, ``different``, ``overlapping`` or ``doubled``."""
     overlapping: int | None = None
     """Versions that overlap with another of their key, by position or by time; None where the history was not checked."""
+    doubled: int | None = None
+    """Keys that have several live rows in the table; None where a comparison with another side found none."""
 
     @property
     def equal(self) -> bool:
         """True when both sides hold the same."""
-        counted = self.missing or self.extra or self.different or self.duplicates or self.overlapping
+        counted = self.missing or self.extra or self.different or self.duplicates or self.overlapping or self.doubled
         return not (self.schema or self.columns or counted or self.rows != self.other_rows or self.checksum != self.other_checksum)
 
     def lines(self) -> Iterator[str]:
@@ -68,6 +70,9 @@ class TableVerification(JsonObject):
         if self.overlapping is not None:
             result = f"{self.overlapping} OVERLAP" if self.overlapping else "none overlaps"
             yield f"{self.flow}: of {self.rows} versions {result}; the table stands at {self.stands}"
+        elif self.doubled is not None:
+            result = f"{self.doubled} KEYS HAVE SEVERAL ROWS" if self.doubled else "each key has one row"
+            yield f"{self.flow}: {result} of {self.rows}; the table stands at {self.stands}"
         else:
             result = "equal" if self.equal else "DIFFERENT"
             yield f"{self.flow}: {result}: {self.rows} rows against {self.other_rows}; the table stands at {self.stands}"
@@ -120,6 +125,9 @@ class VerifyReport(JsonObject):
         """Yield the report as lines for people, with commands for details."""
         for table in self.tables:
             yield from table.lines()
+            if table.doubled:
+                own = f'airflow-cdc rebuild "{table.flow}" --archive … --lake "{self.lake}"'
+                yield f"{table.flow}: a key has one row at most; rebuild the table from its archive, and compare: {own}"
             if self.other and not table.equal:
                 yield f'{table.flow}: see which rows: airflow-cdc diff "{self.lake}" "{self.other}" --table "{table.flow}"'
         for side, only in (("lake", self.only_left), ("other lake", self.only_right)):

@@ -105,6 +105,21 @@ class NativeTable:
         found = self._query(f"SELECT {listed}, count(*) AS rows FROM cdc GROUP BY {listed} ORDER BY rows DESC, {listed}")
         return [tuple(row.values()) for row in found.to_pylist()]
 
+    def doubled(self, sample: int) -> tuple[int, list[dict[str, str]]]:
+        """Return the number of keys that have several rows of those that the source has, and some of these keys as text.
+
+        :param sample: maximum number of keys to return.
+        :raises NeedsSparkError: where the rows are not read without Spark.
+        """
+        if not len(self._files):
+            return 0, []
+        keys = ", ".join(map(quote, self.keys))
+        texts = ", ".join(f"CAST({quote(key)} AS VARCHAR) AS {quote(key)}" for key in self.keys)
+        several = f"SELECT {keys} FROM cdc{self._live} GROUP BY {keys} HAVING count(*) > 1"
+        found = self._query(f"SELECT {texts}, count(*) OVER () AS __cdc_keys FROM ({several}) ORDER BY {keys} LIMIT {sample}").to_pylist()
+        counts = [int(row.pop("__cdc_keys")) for row in found]
+        return (counts[0] if counts else 0), found
+
     def matching(self, where: str) -> int:
         """Return the number of rows, past and deleted ones included, for which SQL is true.
 

@@ -1,4 +1,5 @@
-"""Verify a flow's table: against the same table in another lake by count and checksum, or against a query of its source.
+"""Verify a flow's table: that no key has several rows, against the same table in another lake by count and checksum, or against a query
+of its source.
 
 Two lakes cost one pass over each table. To find the differing rows, see :mod:`airflow_cdc.pipeline.upkeep.compare_tables`.
 """
@@ -8,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import POSITION
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.report.verification import Standing, TableVerification, VerifyReport
 from airflow_cdc.model.state.lake import FlowState
+from airflow_cdc.pipeline.look.doubled_keys import has_one_row_a_key, report_on_keys
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.pipeline.spark.uris import spark_uri
@@ -53,7 +56,36 @@ def verify_source(spark: SparkSession, lake: str, flow: str, options: Mapping[st
     """
     stands = _standing(spark, lake, flow)
     rows, keys = source_rows(spark, lake, flow, version=stands.version)
-    return VerifyReport(lake, tables=(compare_source(spark, TableVerification(flow, stands), rows, keys, options, sample=sample),))
+    table = TableVerification(flow, stands, doubled=_doubled(rows, keys).count() or None if keys else None)
+    return VerifyReport(lake, tables=(compare_source(spark, table, rows, keys, options, sample=sample),))
+
+
+def verify_keys(spark: SparkSession, lake: str, globs: Iterable[str] = (), sample: int = 20) -> VerifyReport:
+    """Check that no key has several rows, of those that the source has: tables of earlier versions may have such keys.
+
+    :param sample: maximum number of keys to return per table.
+    :raises ConfigurationError: when none of the lake's tables that match the globs has a row for each key.
+    """
+    tables = [found for flow in tables_in(spark, lake, tuple(globs)) if (found := _keys(spark, lake, flow, sample))]
+    return report_on_keys(lake, tables)
+
+
+def _keys(spark: SparkSession, lake: str, flow: str, sample: int) -> TableVerification | None:
+    stands = _standing(spark, lake, flow)
+    target = read_target(spark, spark_uri(stands.table))
+    if target is None or not has_one_row_a_key(target.mode, target.keys):
+        return None
+    rows, keys = source_rows(spark, lake, flow, version=stands.version)
+    held, doubled = rows.count(), _doubled(rows, keys)
+    key_texts = [f"CAST({sql.name(key)} AS STRING) AS {sql.name(key)}" for key in keys]
+    found = doubled.orderBy(*map(sql.name, keys)).selectExpr("'doubled' AS side", *key_texts).limit(sample).collect()
+    count = doubled.count() if found else 0
+    return TableVerification(flow, stands, rows=held, other_rows=held, doubled=count, sample=tuple(row.asDict() for row in found))
+
+
+def _doubled(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return the keys that have several rows."""
+    return rows.groupBy(*map(sql.name, keys)).agg(F.count("*").alias(_ROWS)).filter(f"{_ROWS} > 1").drop(_ROWS)
 
 
 def verify_history(spark: SparkSession, lake: str, globs: Iterable[str] = (), sample: int = 20) -> VerifyReport:
@@ -93,6 +125,8 @@ def _verify(spark: SparkSession, lake: str, other: str, flow: str) -> TableVerif
     schema = schema_differences(left_rows, right_rows)
     names = sorted(name for name, kind in left_rows.dtypes if (name, kind) in right_rows.dtypes)
     on = [key for key in keys if key in other_keys and key in names]
+    target = read_target(spark, spark_uri(left.table))
+    counts_keys = target is not None and has_one_row_a_key(target.mode, keys)
     ours, theirs = (_checksums(rows, on, names) for rows in (left_rows, right_rows))
     return TableVerification(
         flow,
@@ -104,6 +138,7 @@ def _verify(spark: SparkSession, lake: str, other: str, flow: str) -> TableVerif
         other_checksum=theirs[_WHOLE],
         schema=schema,
         columns=tuple(name for place, name in enumerate(names) if ours[f"{_COLUMN}{place}"] != theirs[f"{_COLUMN}{place}"]),
+        doubled=_doubled(left_rows, keys).count() or None if counts_keys else None,
     )
 
 

@@ -127,6 +127,16 @@ def test_versions_that_overlap_fail_the_task_without_retries(scene: Any, context
         verify(scene, history=True).execute(context)
 
 
+def test_keys_that_have_several_rows_fail_the_task_without_retries(scene: Any, context: Any) -> None:
+    scene.submit_leaves(verified(doubled=0), exit_code=0)
+    assert verify(scene, tables="server.*").execute(context)["equal"] is True
+    assert ("--table", "server.*") in scene.pairs
+    assert not {"--history", "--other", "--jdbc"} & set(scene.arguments)
+    scene.submit_leaves(verified(doubled=2), exit_code=0)
+    with pytest.raises(AirflowFailException, match=r"Keys have several rows\.\n.*2 KEYS HAVE SEVERAL ROWS of 3(.|\n)*airflow-cdc rebuild"):
+        verify(scene).execute(context)
+
+
 def test_a_sources_password_reaches_the_job_and_nothing_else(scene: Any, context: Any, capsys: pytest.CaptureFixture[str]) -> None:
     scene.connect("shop", conn_type="jdbc", host="jdbc:postgresql://db/shop", login="cdc", password=PASSWORD)
     scene.submit_leaves(verified(), exit_code=0)
@@ -152,9 +162,8 @@ def test_a_sources_password_reaches_the_job_and_nothing_else(scene: Any, context
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ({}, "exactly one other side"),
-        ({"jdbc_conn_id": "shop", "other_lake_conn_id": "cdc_lake_default"}, "exactly one other side"),
-        ({"history": True, "other_lake_conn_id": "cdc_lake_default"}, "exactly one other side"),
+        ({"jdbc_conn_id": "shop", "other_lake_conn_id": "cdc_lake_default"}, "at most one other side"),
+        ({"history": True, "other_lake_conn_id": "cdc_lake_default"}, "at most one other side"),
         ({"jdbc_conn_id": "shop", "tables": TOPIC}, "unless a query is given"),
         ({"jdbc_conn_id": "shop", "query": "q", "tables": "a,b"}, "tables name one flow"),
         ({"jdbc_conn_id": "cdc_lake_default", "query": "q", "tables": TOPIC}, "begins with jdbc:"),

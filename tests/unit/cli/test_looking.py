@@ -16,6 +16,7 @@ import pytest
 from airflow_cdc.console import sparkline
 from airflow_cdc.model.connectors.sqlserver import sqlserver_lsn
 from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.position.position import Position
 from tests.support.small_lakes import FLOW, field, our_properties, write_flow, write_quarantine, write_table
 from tests.unit.cli.conftest import CLOSED_LATE, Run, logs
@@ -48,6 +49,29 @@ def lake_of(folder: Path, rows: list[dict[str, Any]]) -> Path:
     write_table(folder / FLOW, fields, [pa.Table.from_pylist(rows)], properties=our_properties(["id"]))
     write_quarantine(folder, [{**REJECT, **RAW}])
     return folder
+
+
+def test_keys_that_have_several_rows_are_found_and_the_way_out_is_named(tmp_path: Path, run: Run, no_start: None) -> None:
+    sound, doubled = lake_of(tmp_path / "a", ROWS), lake_of(tmp_path / "b", [*ROWS, {"id": 2, "name": "old"}, {"id": 7, "name": "x"}] * 2)
+    ended = run("verify", sound)
+    assert (ended.code, ended.stdout.splitlines()[0]) == (
+        0,
+        f"{FLOW}: each key has one row of 2; the table stands at version 0, microbatch 1",
+    )
+    ended = run("verify", doubled, "--json")
+    (table,) = ended.document["tables"]
+    assert (ended.code, table["equal"], table["rows"], table["doubled"]) == (1, False, 8, 3)
+    assert table["sample"] == [{"side": "doubled", "id": key} for key in ("1", "2", "7")]
+    assert f'airflow-cdc rebuild "{FLOW}" --archive … --lake "{doubled}"' in run("verify", doubled).stdout
+
+
+def test_rows_that_have_no_key_of_their_own_are_none_to_verify(tmp_path: Path, run: Run, no_start: None) -> None:
+    write_flow(tmp_path)
+    properties = our_properties(["id"], TableMode.CHANGE_LOG)
+    write_table(tmp_path / FLOW, [field("id", "long")], [pa.table({"id": [1, 1]})], properties=properties)
+    ended = run("verify", tmp_path)
+    assert ended.code != 0
+    assert "no table of these names with one row a key" in " ".join(ended.stderr.split())
 
 
 @pytest.fixture
