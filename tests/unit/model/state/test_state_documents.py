@@ -159,6 +159,7 @@ NEVER_SET = {
     "TopicShape": {"log"},
     "FlowCheckpoint": {"logs"},
     "BatchReport": {"engine", "engine_reason", "started_at", "stage_seconds"},
+    "TableVerification": {"doubled"},
 }
 
 
