@@ -86,6 +86,24 @@ def test_a_snapshot_whose_rows_were_kept_removes_them_once_the_flow_declares_it(
     assert batch.rows.deleted == 3
 
 
+@pytest.mark.parametrize("policy", [OnSnapshot.AUTO, pytest.param(OnSnapshot.KEEP, marks=pytest.mark.deep)])
+def test_a_snapshot_by_debezium_1_whose_last_read_is_of_another_table_has_ended_once_changes_follow_it(
+    story: Story, policy: OnSnapshot
+) -> None:
+    story.apply(*snapshot(FIRST, at=10, first=0), change("u", 1, "x", at=20, offset=5))
+    unmarked = [read(key, name, at=100, offset=6 + place) for place, (key, name) in enumerate(SECOND.items())]
+
+    batch = story.apply(*unmarked, on_snapshot=policy)
+    assert (batch.rows_unconfirmed, batch.replaced_by, story.rows) == (None, None, {**SECOND, 4: "d"})
+    batch = story.apply(change("u", 1, "y", at=110, offset=10), on_snapshot=policy)
+
+    if policy is OnSnapshot.KEEP:
+        assert (batch.rows_unconfirmed, story.rows) == (1, {**SECOND, 1: "y", 4: "d"})
+        batch = story.apply(change("u", 1, "z", at=120, offset=11), on_snapshot=OnSnapshot.REPLACE)
+    assert batch.replaced_by is not None
+    assert story.rows == {**SECOND, 1: "z" if policy is OnSnapshot.KEEP else "y"}
+
+
 def test_a_later_snapshot_stops_a_flow_that_declares_it(story: Story) -> None:
     story.apply(*snapshot(FIRST, at=10, first=0))
 

@@ -41,7 +41,7 @@ class Snapshot(JsonObject, required=("cut", "passed", "tables")):
     is_first: bool
     """Whether it is the flow's beginning; then no row can be missing from it."""
     is_complete: bool = False
-    """Whether its last read has been seen."""
+    """Whether it is known to have ended: its last read has been seen, or, where the connector marks none, changes follow its reads."""
     is_initial: bool = False
     """Whether it is an initial snapshot, taken because the connector knew nothing of the table; never one that a signal requested, which
     may be filtered."""
@@ -63,6 +63,15 @@ class Snapshot(JsonObject, required=("cut", "passed", "tables")):
     """Applied reads; several of one key in one microbatch count once."""
     decision: SnapshotChoice | None = None
     """A person's decision about it, which overrides the flow's policy."""
+    marks_tables: bool = False
+    """Whether its reads mark where a table begins, as Debezium's do from 2.0 on: they mark where it ends too, so nothing else shows it."""
+    followed: Mapping[str, int] = field(default_factory=dict)
+    """By lane with reads: offset of the first streamed event seen behind them; kept until it is complete."""
+
+    @property
+    def may_end(self) -> bool:
+        """Whether changes behind its reads may still show that it ended."""
+        return not (self.is_first or self.is_complete or self.marks_tables) and bool(self.last_offsets)
 
     @property
     def is_undecided(self) -> bool:

@@ -47,9 +47,9 @@ class FlowOutcome(JsonObject):
     error: dict[str, Any] | None = None
     """``type``, ``message``, ``next_step``, ``transient`` (:meth:`airflow_cdc.model.errors.CdcError.to_json`)."""
     waiting_for: tuple[OffsetGap, ...] = ()
-    """Missing offsets that the flow waits for; empty unless ``on_gap: wait`` is set."""
+    """Missing offsets that the flow waits for: with ``on_gap: wait``, or because they decide whether the source's log went back."""
     waiting_files: int = 0
-    """Files behind them, not applied."""
+    """Files that wait for them, not applied."""
     cut_files: int = 0
     """Files with records behind the run's cut."""
     cut_records: int = 0

@@ -90,7 +90,7 @@ class BatchReport(JsonObject, required=_REQUIRED):
     replaced_by: Snapshot | None = None
     """The last full snapshot that removed missing rows; events before it stay void."""
     rows_unconfirmed: int | None = None
-    """Rows that the newest full snapshot did not find and that were kept. Set by the microbatch with its last read; None otherwise, and
+    """Rows that the newest full snapshot did not find and that were kept. Set by the microbatch that shows its end; None otherwise, and
     where nothing stood before it."""
     epochs: Epochs = field(default_factory=Epochs)
     """Where epochs of the source's log begin, as known to the flow."""

@@ -1,19 +1,20 @@
 """Find full snapshots among a microbatch's reads, and whether one of them proves which rows are gone from the source.
 
 A filtered snapshot has the same markers as a whole one, so a marker proves little. A snapshot removes rows only if the connector took it
-as its initial one (or the flow's policy allows any), its last read arrived, none of its reads was lost, and the archive continues after it
+as its initial one (or the flow's policy allows any), it has ended, none of its reads was lost, and the archive continues after it
 in every lane without a gap. Otherwise the rows stay and are counted (docs/reference/target-tables.md#a-second-snapshot).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_cdc.model.archive.completeness import ArchivedOffsets, Run
 from airflow_cdc.model.columns import PARTITION
 from airflow_cdc.model.errors import ConfigurationError, SnapshotRefusedError
-from airflow_cdc.model.flow.cdc_flow import OnSnapshot
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnSnapshot
+from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.position.lives import life_of_lane, partition_of_lane
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.model.position.reach import UNKNOWN_PARTITION, Reach
@@ -77,7 +78,7 @@ def find_snapshots(asked: SnapshotsAsked) -> Snapshots:
     """
     checkpoint = asked.run.checkpoint
     newest, known = checkpoint.snapshot, _with_past(asked, checkpoint.known_snapshots)
-    waiting = [each for each in known.values() if may_replace(each, asked.run.flow.on_snapshot)]
+    waiting = [each for each in known.values() if is_awaited(each, asked.run.flow)]
     found = asked.reads.by_lane() if asked.surveyed.reads else {}
     if not found and not waiting:
         return Snapshots(newest, checkpoint.pending_snapshots, shield=checkpoint.replaced_by)
@@ -89,7 +90,8 @@ def find_snapshots(asked: SnapshotsAsked) -> Snapshots:
     snapshots: list[Snapshot] = []
     for position in positions:
         before = bool(checkpoint.reach.partitions or snapshots or any(other < position for other in known))
-        snapshot = _updated(asked, known.get(position), position, found.get(position, {}), beside, has_past=before)
+        later = [_begins(other, known, found, beside) for other in {*known, *positions} if other > position]
+        snapshot = _updated(asked, known.get(position), position, found.get(position, {}), beside, has_past=before, later=later)
         # Under any policy: the reads can be checked only in this microbatch.
         if position in found and not snapshot.is_first and snapshot.cut is None and snapshot.doubt is None:
             snapshot = replace(snapshot, doubt=_doubt(asked, snapshot))
@@ -158,8 +160,12 @@ def _updated(
     beside: Mapping[Position, Mapping[str, LaneBeside]],
     *,
     has_past: bool,
+    later: Sequence[Mapping[str, int]],
 ) -> Snapshot:
-    """Return a snapshot, updated from the microbatch."""
+    """Return a snapshot, updated from the microbatch.
+
+    :param later: by lane: where each later snapshot begins.
+    """
     here = beside.get(position, {})
     if known is None:
         is_first = not has_past and not any(each.streamed_before for lane, each in here.items() if lane in reads)
@@ -176,13 +182,14 @@ def _updated(
             begins[lane] = min(seen.behind, begins.get(lane, seen.behind))
     snapshot = replace(
         known,
-        is_complete=known.is_complete or any(each.has_last for each in reads.values()),
+        marks_tables=known.marks_tables or any(each.has_first for each in reads.values()),
         is_initial=known.is_initial or _is_initial(asked, reads, here),
         last_offsets=ends,
         begins=begins,
         tables=tuple(sorted({*known.tables, *(asked.read_tables if reads else ())})),
         reads=known.reads + (0 if asked.run.microbatch.is_again else sum(each.count for each in reads.values())),
     )
+    snapshot = _ended(snapshot, here, asked.offsets, later, has_last=any(each.has_last for each in reads.values()))
     # The marker ends the table. Without another partition or table, it also ends the topic's part of the snapshot.
     partitions = {lane if lane == UNKNOWN_PARTITION else str(partition_of_lane(int(lane))) for lane in asked.lanes}
     alone = len(partitions) == 1 and not asked.tables.are_several
@@ -190,6 +197,46 @@ def _updated(
     unplaced = {lane for lane, seen in here.items() if lane not in ends and seen.has_unplaced_behind and _is_whole(lane, asked.offsets)}
     passed = {lane for lane in asked.lanes if _is_passed(snapshot, lane, asked.offsets)}
     return replace(snapshot, passed=snapshot.passed | passed | marked | unplaced)
+
+
+def _begins(
+    position: Position,
+    known: Mapping[Position, Snapshot],
+    found: Mapping[Position, Mapping[str, LaneReads]],
+    beside: Mapping[Position, Mapping[str, LaneBeside]],
+) -> dict[str, int]:
+    """Return by lane the first offset that is not before a snapshot, as far as it is known."""
+    here = [(lane, seen.behind) for lane, seen in beside.get(position, {}).items()]
+    here += [(lane, reads.begin) for lane, reads in found.get(position, {}).items()]
+    begins = dict(known[position].begins) if position in known else {}
+    for lane, offset in here:
+        if offset is not None:
+            begins[lane] = min(offset, begins.get(lane, offset))
+    return begins
+
+
+def _ended(
+    snapshot: Snapshot, beside: Mapping[str, LaneBeside], offsets: ArchivedOffsets, later: Sequence[Mapping[str, int]], *, has_last: bool
+) -> Snapshot:
+    """Return a snapshot, with what shows that it ended.
+
+    Debezium 1.x marks the last read of all tables alone. A connector streams only once its snapshot has ended: so an event of a later
+    commit shows it, where it follows the reads in each lane without a gap. One that was interrupted is followed by another's reads.
+    """
+    if snapshot.is_complete or has_last or snapshot.marks_tables or snapshot.is_first:
+        return replace(snapshot, is_complete=snapshot.is_complete or has_last, followed={})
+    ends = snapshot.last_offsets
+    followed = {lane: offset for lane, offset in snapshot.followed.items() if offset > ends[lane]}
+    for lane, seen in beside.items():
+        if lane in ends and seen.behind is not None and seen.behind > ends[lane]:
+            followed[lane] = min(seen.behind, followed.get(lane, seen.behind))
+    shown = [
+        lane
+        for lane, offset in followed.items()
+        if _covers(snapshot, lane, offset, offsets) and all(each.get(lane, offset + 1) > offset for each in later)
+    ]
+    is_complete = bool(ends) and len(shown) == len(ends)
+    return replace(snapshot, is_complete=is_complete, followed={} if is_complete else followed)
 
 
 def _is_initial(asked: SnapshotsAsked, reads: Mapping[str, LaneReads], beside: Mapping[str, LaneBeside]) -> bool:
@@ -231,11 +278,16 @@ def _is_passed(snapshot: Snapshot, lane: str, offsets: ArchivedOffsets) -> bool:
         return False
     runs = offsets.partitions[int(lane)].runs if int(lane) in offsets.partitions else ()
     if lane in snapshot.last_offsets:
-        begin, end = snapshot.begins[lane], snapshot.last_offsets[lane]
-        return any(_leads_to(run, begin) and run.certain > end for run in runs)
+        return _covers(snapshot, lane, snapshot.last_offsets[lane] + 1, offsets)
     # The first event after the snapshot, and everything archived before it, leave no room for a read.
     behind = snapshot.begins.get(lane)
     return behind is not None and bool(runs) and behind <= runs[0].last and _leads_to(runs[0], behind)
+
+
+def _covers(snapshot: Snapshot, lane: str, offset: int, offsets: ArchivedOffsets) -> bool:
+    """Return whether the archive leads up to a snapshot's first read in a lane, and on to an offset without a gap."""
+    runs = offsets.partitions[int(lane)].runs if lane != UNKNOWN_PARTITION and int(lane) in offsets.partitions else ()
+    return any(_leads_to(run, snapshot.begins[lane]) and run.certain >= offset for run in runs)
 
 
 def _is_whole(lane: str, offsets: ArchivedOffsets) -> bool:
@@ -262,7 +314,9 @@ def _settled(
         winner = replace(winner, cut=winner.position)
         everything[winner.position] = winner
     newest = everything[max(everything)]
-    ended = newest.position in found and newest.is_complete and not newest.is_first and newest.cut is None
+    earlier = known.get(newest.position)
+    ends_here = newest.position in found or not (earlier and earlier.is_complete)
+    ended = ends_here and newest.is_complete and not newest.is_first and newest.cut is None
     behind = winner.position if winner else None
     pending = tuple(
         each
@@ -270,6 +324,11 @@ def _settled(
         if position != newest.position and may_replace(each, policy) and (behind is None or position > behind)
     )
     return Snapshots(newest, pending, winner, shield, newest if ended else None)
+
+
+def is_awaited(snapshot: Snapshot, flow: CdcFlow) -> bool:
+    """Return whether later events may prove a snapshot, or show that it ended."""
+    return may_replace(snapshot, flow.on_snapshot) or (snapshot.may_end and flow.mode is not TableMode.CHANGE_LOG)
 
 
 def may_replace(snapshot: Snapshot, policy: OnSnapshot) -> bool:

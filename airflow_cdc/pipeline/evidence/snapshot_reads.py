@@ -28,6 +28,8 @@ class LaneReads:
     """Whether the read with the highest offset is marked as its table's last."""
     has_last: bool
     is_initial: bool
+    has_first: bool = False
+    """Whether a read is marked as its table's first."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class LaneBeside:
     streamed_before: Position | None = None
     """Highest streamed position archived before the reads."""
     behind: int | None = None
-    """For a lane without reads: offset of its first streamed event after the snapshot."""
+    """Offset of its first streamed event after the snapshot."""
     has_unplaced_behind: bool = False
     """Whether an event without an offset of its own comes after the snapshot."""
     names_gtids: bool = False
@@ -91,6 +93,7 @@ class ReadsInSpark:
                 ends_marked=bool(row["ends_marked"]),
                 has_last=bool(row["has_last"]),
                 is_initial=bool(row["is_initial"]),
+                has_first=bool(row["has_first"]),
             )
             by_position.setdefault(position_of(row["position"]), {})[partition_of(row)] = reads
         return by_position
@@ -141,6 +144,7 @@ def _by_lane(reads: DataFrame, *more: Column) -> list[Row]:
         F.max_by("last", F.struct(F.coalesce("offset", F.lit(0)), "last")).alias("ends_marked"),
         F.max("last").alias("has_last"),
         F.max("initial").alias("is_initial"),
+        F.max("first").alias("has_first"),
     ]
     return reads.groupBy("position", PARTITION).agg(*sums, *more).collect()
 

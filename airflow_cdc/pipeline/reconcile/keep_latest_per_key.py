@@ -38,8 +38,9 @@ transactions' texts are set only where positions do not distinguish transactions
 transaction began, NULL where nothing depends. ``depends``: whether the outcome depends on the target holding the key. ``expects``: whether
 the first event is an update or a delete, so that the target should hold the key."""
 READS = "__cdc_reads"
-"""struct<newest struct<position, partition, last boolean, offset, initial boolean>, oldest struct<position, partition>> of the key's reads
-by full snapshots; NULLs if it has none. The partition is the read's own: the key's last event may lie in a partition added since."""
+"""struct<newest struct<position, partition, last boolean, offset, initial boolean, first boolean>, oldest struct<position, partition>> of
+the key's reads by full snapshots; NULLs if it has none. The partition is the read's own: the key's last event may lie in a partition added
+since."""
 HAZARD = "__cdc_hazard"
 """1 if the last event alone does not determine the key's row: fold its row versions."""
 IS_LAST = "__cdc_is_last"
@@ -191,13 +192,16 @@ def _summarize_keys(events: DataFrame, by_key: WindowSpec, *, names_transactions
 
 
 def read_columns() -> list[Column]:
-    """Return columns of a full snapshot's read: position, lane, whether it is marked as a table's last, offset, whether it is initial."""
+    """Return columns of a full snapshot's read: position, lane, whether it is marked as a table's last, offset, whether it is initial,
+    whether it is marked as a table's first.
+    """
     return [
         F.col(POSITION).alias("position"),
         F.col(PARTITION),
         F.col(SNAPSHOT).startswith("last").alias("last"),
         F.col(OFFSET).alias("offset"),
         F.col(SNAPSHOT).endswith(INITIAL).alias("initial"),
+        F.col(SNAPSHOT).startswith("first").alias("first"),
     ]
 
 

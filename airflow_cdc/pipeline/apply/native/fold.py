@@ -178,7 +178,13 @@ def read_reads(connection: Any, query: str) -> NativeReads:
         raise HandedOver("reads of several snapshots")
     reads = {
         str(row["lane"]): LaneReads(
-            row["begin"], row["end"], row["reads"], ends_marked=row["ends_marked"], has_last=row["has_last"], is_initial=row["is_initial"]
+            row["begin"],
+            row["end"],
+            row["reads"],
+            ends_marked=row["ends_marked"],
+            has_last=row["has_last"],
+            is_initial=row["is_initial"],
+            has_first=row["has_first"],
         )
         for row in rows
     }

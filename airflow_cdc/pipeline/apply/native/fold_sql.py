@@ -295,7 +295,8 @@ def _reads_of_key(of_all: Callable[[str, str], str]) -> str:
     :param of_all: makes the SQL of an aggregate over all events of the key.
     """
     place = f"'position': {POSITION}, 'lane': {PARTITION}"
-    marks = f"'last': starts_with({SNAPSHOT}, 'last'), 'offset': {OFFSET}, 'initial': ends_with({SNAPSHOT}, {text(INITIAL)})"
+    marks = f"""'last': starts_with({SNAPSHOT}, 'last'), 'offset': {OFFSET}, 'initial': ends_with({SNAPSHOT}, {text(INITIAL)}),
+    'first': starts_with({SNAPSHOT}, 'first')"""
     return f""",
   {of_all("max", f"CASE WHEN {_OF_WHOLE_TABLE} THEN {{{place}, {marks}}} END")} AS newest_read,
   {of_all("min", f"CASE WHEN {_OF_WHOLE_TABLE} THEN {{{place}}} END")} AS oldest_read"""
@@ -309,6 +310,7 @@ def find_reads(rows: str = CHANGES) -> str:
     return f"""
 SELECT newest_read.position AS position, newest_read.lane AS lane, min(newest_read."offset") AS begin, max(newest_read."offset") AS "end",
   count(*) AS reads, bool_or(newest_read."last") AS has_last, bool_or(newest_read.initial) AS is_initial,
+  bool_or(newest_read."first") AS has_first,
   arg_max(newest_read."last", {{'offset': newest_read."offset", 'last': newest_read."last"}}) AS ends_marked,
   bool_and(oldest_read.position = newest_read.position AND oldest_read.lane = newest_read.lane) AS is_only
 FROM {rows} WHERE newest_read IS NOT NULL GROUP BY newest_read.position, newest_read.lane"""

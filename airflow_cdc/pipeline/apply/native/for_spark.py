@@ -58,7 +58,13 @@ _REACH = {
 }
 """SQL over the fold's rows and Spark's type, by member of ``__cdc_reach``."""
 _PLACE = {"position": ("position", POSITION_TYPE), PARTITION: ("lane", "INT")}
-_NEWEST = {**_PLACE, "last": ("last", "BOOLEAN"), "offset": ("offset", "BIGINT"), "initial": ("initial", "BOOLEAN")}
+_NEWEST = {
+    **_PLACE,
+    "last": ("last", "BOOLEAN"),
+    "offset": ("offset", "BIGINT"),
+    "initial": ("initial", "BOOLEAN"),
+    "first": ("first", "BOOLEAN"),
+}
 """Members of ``__cdc_reads``, alike; the SQL is a member of the fold's."""
 
 

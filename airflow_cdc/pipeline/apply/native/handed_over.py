@@ -18,7 +18,7 @@ from airflow_cdc.model.position.snapshot import Snapshot
 from airflow_cdc.pipeline.decode.absent_columns import sometimes_absent
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.source_columns import is_schema, is_single
-from airflow_cdc.pipeline.evidence.find_snapshot import may_replace
+from airflow_cdc.pipeline.evidence.find_snapshot import is_awaited
 from airflow_cdc.pipeline.microbatch.count_events import Staged, count_surveyed
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.native.fetched_files import is_fetched
@@ -92,7 +92,7 @@ def voids_events(run: MicrobatchRun, staged: Staged | None = None) -> bool:
 
 
 def _awaits_snapshot(run: MicrobatchRun) -> bool:
-    return any(may_replace(each, run.flow.on_snapshot) for each in run.checkpoint.known_snapshots.values())
+    return any(is_awaited(each, run.flow) for each in run.checkpoint.known_snapshots.values())
 
 
 def _is_behind(reach: Reach, cut: Position, shield: Snapshot | None) -> bool:

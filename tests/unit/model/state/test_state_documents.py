@@ -158,6 +158,7 @@ NEVER_SET = {
     "MaintenanceReport": {"reports_removed"},
     "TopicShape": {"log"},
     "FlowCheckpoint": {"logs"},
+    "Snapshot": {"marks_tables", "followed"},
     "BatchReport": {"engine", "engine_reason", "started_at", "stage_seconds"},
     "TableVerification": {"doubled"},
 }
