@@ -33,6 +33,7 @@ from airflow_cdc.pipeline.locate.epoch_begins import (
     content,
     fallen_events,
     first_by_lane,
+    open_gaps,
     with_new_lanes,
     with_next_epoch,
 )
@@ -108,20 +109,13 @@ def _are_copies(run: MicrobatchRun, firsts: Mapping[str, Row]) -> bool:
     :raises SourceLogWentBackError, OffsetsAwaitedError: as :func:`find_epochs`.
     """
     known = run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets()).with_files(run.microbatch.offsets)
-    # A value has its file's first offset.
-    places = {lane: first[ORDINAL]["offset"] for lane, first in firsts.items()}
-    missing = {
-        lane: () if lane == UNKNOWN_PARTITION or offset is None else known.missing_below(run.flow.topic, int(lane), offset)
-        for lane, offset in places.items()
-    }
-    proven = {lane: first for lane, first in firsts.items() if not missing[lane]}
-    gaps = [] if proven else [gap for each in missing.values() for gap in each]
+    gaps = open_gaps(firsts, known, run.flow.topic)
     if gaps and run.flow.on_log_went_back is OnLogWentBack.REDELIVERY:
         return True
     if gaps and run.awaits(gaps):
         raise OffsetsAwaitedError(gaps)
     if run.flow.on_log_went_back is not OnLogWentBack.ACCEPT:
-        raise _went_back(run, proven or firsts, gaps)
+        raise _went_back(run, firsts, gaps)
     return False
 
 

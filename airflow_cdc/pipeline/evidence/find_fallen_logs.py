@@ -13,7 +13,7 @@ from pyspark.sql import Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile
-from airflow_cdc.model.archive.completeness import file_offsets, in_lanes
+from airflow_cdc.model.archive.completeness import ArchivedOffsets, file_offsets, in_lanes
 from airflow_cdc.model.archive.transactions import LogStart, TransactionLedger
 from airflow_cdc.model.columns import FILE, OFFSET, ORDINAL, PARTITION
 from airflow_cdc.model.errors import CdcError
@@ -192,9 +192,10 @@ class FindFallenLogs:
             lives = {**applied.lives, **pending}
             session = session_for_batch(self.spark, batch_bytes=sum(file.text_size for file in files))
             records = ArchivedRecords(session, self.archive.archive, files, name, connector, lives)
-            offsets = (item for survey in surveys for item in in_lanes(file_offsets(survey, name), lives) if item.file in flow.files)
-            new_lanes = {str(item.partition) for item in offsets} - flow.checkpoint.reach.partitions
-            epochs = records.find_epochs(flow.checkpoint.epochs.with_new_lanes(new_lanes))
+            offsets = [item for survey in surveys for item in in_lanes(file_offsets(survey, name), lives)]
+            new_lanes = {str(item.partition) for item in offsets if item.file in flow.files} - flow.checkpoint.reach.partitions
+            known = flow.checkpoint.epochs.with_new_lanes(new_lanes)
+            epochs = records.find_epochs(known, ArchivedOffsets().with_files(offsets))
         except CdcError:
             return None
         return (ArchivedEpochs(epochs, lives), *records.turn(epochs)) if epochs.newest else None

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile
+from airflow_cdc.model.archive.completeness import ArchivedOffsets
 from airflow_cdc.model.columns import FILE, KIND, OFFSET, OP, ORDINAL, PARTITION, POSITION, RAW, RAW_KEY, REJECT, SNAPSHOT
 from airflow_cdc.model.connectors.registry import CONNECTORS
 from airflow_cdc.model.errors import SourceLogWentBackError
@@ -20,7 +21,7 @@ from airflow_cdc.model.position.position import EPOCH
 from airflow_cdc.pipeline.decode.decode_events import ORDINAL_TYPE
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
 from airflow_cdc.pipeline.decode.lanes import in_epoch, is_lane
-from airflow_cdc.pipeline.locate.epoch_begins import fallen_events, first_by_lane, with_next_epoch
+from airflow_cdc.pipeline.locate.epoch_begins import IS_READ, fallen_events, first_by_lane, open_gaps, with_next_epoch
 from airflow_cdc.pipeline.read.read_lines import file_literal, read_lines
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.survey.commit_positions import COMMIT, COMMITTED_MS, READ_COMMIT, member, parse_lines, with_lanes
@@ -48,12 +49,13 @@ class ArchivedRecords:
         commits = (f"{in_epoch(name, epochs)} AS {name}" for name in (COMMIT, READ_COMMIT))
         return self._records.selectExpr(PARTITION, ORDINAL, COMMITTED_MS, *commits)
 
-    def find_epochs(self, known: Epochs = FIRST_EPOCH) -> Epochs:
+    def find_epochs(self, known: Epochs = FIRST_EPOCH, offsets: ArchivedOffsets | None = None) -> Epochs:
         """Return the begins of epochs of the source's log, as found by a run that applies all of the files at once.
 
         Costs a sort of the records, and two more passes for each epoch.
 
         :param known: the epochs known so far.
+        :param offsets: of the files, by lane: while offsets are missing that may hold a first delivery, no epoch begins; None: not asked.
         :raises SourceLogWentBackError: if an epoch begins inside a file whose records have no offsets.
         """
         epochs = known
@@ -61,7 +63,8 @@ class ArchivedRecords:
         while CONNECTORS[self.connector].position.goes_back:
             events = self._events(epochs)
             firsts = first_by_lane(fallen_events(events, [_KEY]))
-            if not firsts:
+            is_read = any(first[IS_READ] for first in firsts.values())
+            if not firsts or (offsets and not is_read and open_gaps(firsts, offsets, self.flow)):
                 break
             for lane, first in sorted(firsts.items()):
                 self._refuse_inside_of_a_file(events, lane, first)

@@ -11,9 +11,11 @@ from dataclasses import replace
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
+from airflow_cdc.model.archive.completeness import ArchivedOffsets, OffsetGap
 from airflow_cdc.model.columns import FILE, KIND, OFFSET, OP, ORDINAL, PARTITION, POSITION, REJECT, SNAPSHOT
 from airflow_cdc.model.position.epochs import Epochs
 from airflow_cdc.model.position.lives import LANES
+from airflow_cdc.model.position.reach import UNKNOWN_PARTITION
 from airflow_cdc.pipeline.decode.envelope import in_line
 from airflow_cdc.pipeline.decode.lanes import is_lane
 from airflow_cdc.pipeline.decode.place_of_row import partition_of, position_of
@@ -66,6 +68,22 @@ def first_by_lane(fallen: DataFrame) -> dict[str, Row]:
     """Return the first event of each lane."""
     places = fallen.groupBy(PARTITION).agg(F.min_by(F.struct("*"), ORDINAL).alias("first")).collect()
     return {partition_of(row): row["first"] for row in places}
+
+
+def open_gaps(firsts: Mapping[str, Row], offsets: ArchivedOffsets, topic: str) -> list[OffsetGap]:
+    """Return the missing offsets that may hold the first deliveries of events below a higher position.
+
+    None where one lane misses no offset: the log went back there, and so for all lanes.
+    """
+    found: list[OffsetGap] = []
+    for lane, first in sorted(firsts.items()):
+        # A value has its file's first offset.
+        offset = None if lane == UNKNOWN_PARTITION else first[ORDINAL]["offset"]
+        missing = () if offset is None else offsets.missing_below(topic, int(lane), offset)
+        if not missing:
+            return []
+        found += missing
+    return found
 
 
 def with_next_epoch(events: DataFrame, epochs: Epochs, firsts: Mapping[str, Row]) -> Epochs:

@@ -111,16 +111,15 @@ class FlowRun:
             with self._lease() as lease:
                 while lease and (planned := self._next(lease)):
                     microbatch, is_retry = planned
-                    size = megabytes(microbatch.size)
-                    self.run.progress(f"{self.flow.name}: microbatch {microbatch.number}, {len(microbatch.files)} files ({size})")
+                    size = f"{len(microbatch.files)} files ({megabytes(microbatch.size)})"
+                    self.run.progress(f"{self.flow.name}: microbatch {microbatch.number}, {size}")
                     self.run.watch(self._step(BEGUN, microbatch))
                     try:
                         reports.append(self._apply(microbatch, lease, is_retry=is_retry))
+                        self.run.watch(self._step(DONE, microbatch))
+                        self.run.progress(f"{self.flow.name}: {reports[-1].summary}")
                     except OffsetsAwaitedError as awaited:
                         self._await(awaited, microbatch)
-                        continue
-                    self.run.watch(self._step(DONE, microbatch))
-                    self.run.progress(f"{self.flow.name}: {reports[-1].summary}")
             if reports:
                 self.run.watch(Step(self.flow.name, ENDED))
             if self.flow.catalog_table:
@@ -227,6 +226,7 @@ class FlowRun:
                 parts = self._parts.find(checkpoint)
             except SPARK_ERRORS as problem:
                 raise self._explained(checkpoint.number + 1, problem) from problem
+            left_out = self._awaited.left_out(file.path for file in self._pending(checkpoint))
             microbatch = next_microbatch(
                 flow=self.flow.name,
                 number=checkpoint.number + 1,
@@ -235,10 +235,7 @@ class FlowRun:
                 planned=planned,
                 max_bytes=sys.maxsize if self._awaited.together else self.flow.max_microbatch_bytes,
                 held=held,
-                waiting=self._waiting
-                | self._outside
-                | {path for path, part in parts.items() if not part.shapes}
-                | self._awaited.left_out(file.path for file in self._pending(checkpoint)),
+                waiting={*self._waiting, *self._outside, *(path for path, part in parts.items() if not part.shapes), *left_out},
                 parts=parts,
                 lives=self._lives,
             )
@@ -326,7 +323,7 @@ class FlowRun:
         """Withdraw a microbatch that merged nothing, and plan its files anew, together with those that decide about it."""
         self.state.withdraw(microbatch)
         self._awaited.wait(awaited.gaps, microbatch)
-        self.run.progress(f"{self.flow.name}: nothing merged: missing offsets decide whether the source's log went back ({awaited})")
+        self.run.progress(f"{self.flow.name}: missing offsets decide whether the source's log went back: {awaited}")
 
     def _apply(self, microbatch: Microbatch, lease: Lease, *, is_retry: bool) -> BatchReport:
         after_effect = lease.guarding(partial(self._after, microbatch))
