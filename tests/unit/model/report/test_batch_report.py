@@ -128,6 +128,8 @@ FULL_AS_JSON = {
         "tables": [],
         "reads": 0,
         "decision": None,
+        "marks_tables": False,
+        "followed": {},
     },
     "pending_snapshots": [],
     "replaced_by": None,
