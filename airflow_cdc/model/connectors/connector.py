@@ -109,8 +109,12 @@ class Snapshots:
 class Images:
     """Content of an event's images."""
 
-    before_is_whole: bool = False
+    before_has_omitted: bool = False
     """Whether an update's ``before`` may hold a large value that its ``after`` omits."""
+    before_has_fillers: bool = False
+    """Whether ``before`` may hold fillers in place of values, depending on the table's replica identity. Otherwise it is the whole row."""
+    before_omits_large: bool = False
+    """Whether NULL in a large column of ``before`` may stand for a value that the source's log does not hold."""
     names_may_change: bool = True
     """Whether a renamed column may appear under its older name."""
 

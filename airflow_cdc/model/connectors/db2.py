@@ -20,6 +20,7 @@ from airflow_cdc.model.connectors.connector import (
     Catalogue,
     Connector,
     Flattened,
+    Images,
     NativeRule,
     PositionRule,
     Spelling,
@@ -141,6 +142,8 @@ DB2 = Connector(
     ),
     transactions=Transactions(identity="source.commit_lsn"),
     native=NativeRule(commit=_native_lsn("commit_lsn"), change=_native_lsn("change_lsn"), transaction="source.commit_lsn"),
+    # Not known; as of SQL Server.
+    images=Images(before_omits_large=True),
     topic=("schema", "table"),
     # SQL Server has the same fields, but at most four digits after the second colon.
     flattened=Flattened(fields=("commit_lsn", "change_lsn"), pattern="^[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{5,16}$"),

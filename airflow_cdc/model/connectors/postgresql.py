@@ -211,8 +211,8 @@ POSTGRESQL = Connector(
     ),
     # Counted over 20,410 reads without an exception: docs/reference/dialects.md. A blocking snapshot's reads have both numbers.
     snapshots=Snapshots(initial="coalesce(source.sequence LIKE '[null,%', false)"),
-    # REPLICA IDENTITY FULL writes the whole old row.
-    images=Images(before_is_whole=True),
+    # REPLICA IDENTITY FULL writes the whole old row; any other the columns of an index.
+    images=Images(before_has_omitted=True, before_has_fillers=True),
     topic=("schema", "table"),
     # Other connectors have a sequence too.
     flattened=Flattened(fields=("sequence", "lsn"), may_be_anothers=True),

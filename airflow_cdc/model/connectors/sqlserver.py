@@ -22,6 +22,7 @@ from airflow_cdc.model.connectors.connector import (
     Connector,
     Cut,
     Flattened,
+    Images,
     NativeRule,
     PositionRule,
     SchemaChanges,
@@ -189,6 +190,8 @@ SQLSERVER = Connector(
         " THEN CAST(source.event_serial_no AS BIGINT) END",
         transaction="source.commit_lsn",
     ),
+    # The change table holds no large object of the row before (docs/sources/sqlserver.md#large-values).
+    images=Images(before_omits_large=True),
     # DATETIMEOFFSET holds an offset and 100 ns; a Spark TIMESTAMP holds neither.
     types=Types(own={fields.ZONED: AS_TEXT}),
     topic=("db", "schema", "table"),

@@ -53,6 +53,7 @@ from airflow_cdc.pipeline.decode.unavailable_values import (
     hashes_of,
     may_be_unavailable,
     names_of_unavailable,
+    shows_row,
     unless_unavailable,
 )
 from airflow_cdc.pipeline.decode.value_shape import ValueShape
@@ -72,8 +73,8 @@ IS_ROW_EVENT = f"{REJECT} IS NULL AND {OP} IS NOT NULL"
 """SQL over :meth:`Decoder.events`: true for a row event that is not rejected."""
 
 BEFORE = "__cdc_before"
-"""array<bigint>: hashes of the before image, one per column without the keys, NULL where the column is NULL or not carried. NULL as a whole
-where the event has no before image, or only the key."""
+"""array<bigint>: hashes of the before image, one per column without the keys, NULL where the image does not carry the column. NULL as a
+whole where the event has no before image, or one that may be fillers beside the key (:mod:`airflow_cdc.pipeline.decode.fillers`)."""
 AFTER = "__cdc_after"
 """As above, for the after image."""
 LINE_HASH = "__cdc_line_hash"
@@ -197,6 +198,11 @@ class Decoder:
         """The columns of :data:`BEFORE` and :data:`AFTER`, in order. Left out: keys, and columns whose equal values may differ as text."""
         return [name for name in self._image_columns if name not in {*self.columns.keys, *self.columns.by_schema}]
 
+    @property
+    def omitted_before(self) -> frozenset[str]:
+        """The columns in which NULL of a before image may stand for a value that it does not carry."""
+        return frozenset(self._may_be_left_out) if self.dialect.images.before_omits_large else frozenset()
+
     @cached_property
     def _key_struct(self) -> str:
         return members_of(self.columns.keys or [KIND], self._fractions)
@@ -298,7 +304,7 @@ class Decoder:
 
     def _typed(self, records: DataFrame, *, with_images: bool) -> DataFrame:
         """Cast the texts to values, and add the reject of each record that cannot be merged."""
-        if self.dialect.images.before_is_whole or self.without_key:
+        if self.dialect.images.before_has_omitted or self.without_key:
             left_out = [name for name in self._may_be_left_out if name not in self.columns.keys]
             records = fill_from_before(records, left_out, self.value_shape, formerly=self.columns.formerly)
         texts = {name: self._text_of(name) for name in self._image_columns}
@@ -362,8 +368,11 @@ class Decoder:
         if not set(self.columns.keys).isdisjoint(self.columns.by_schema):
             # Who reads this text as a record finds the schema of the key's columns where a record has it.
             old_key = f"concat('{{\"value\":{{\"schema\":', coalesce({SCHEMA}, 'null'), '}},', substr({old_key}, 2))"
+        before = hashes_of("payload.before", self.hashed_columns, omits=self.omitted_before)
+        if self.dialect.images.before_has_fillers:
+            before = f"if({shows_row('payload.before', self.hashed_columns)}, {before}, NULL)"
         return [
-            f"{hashes_of('payload.before', self.hashed_columns)} AS {BEFORE}",
+            f"{before} AS {BEFORE}",
             f"{hashes_of('payload.after', self.hashed_columns)} AS {AFTER}",
             f"{old_key} AS {OLD_KEY}",
         ]

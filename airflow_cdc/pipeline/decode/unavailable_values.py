@@ -6,13 +6,14 @@ import base64
 import hashlib
 import json
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import KIND
 from airflow_cdc.pipeline.decode.envelope import in_line
+from airflow_cdc.pipeline.decode.fillers import HASH_OF_NULL, may_be_filler
 from airflow_cdc.pipeline.decode.value_shape import ValueShape
 from airflow_cdc.pipeline.spark import sql
 
@@ -30,9 +31,6 @@ PLACEHOLDER_TEXTS = (
 )
 PLACEHOLDERS = ", ".join(map(sql.text, PLACEHOLDER_TEXTS))
 
-# Fillers of NOT NULL columns in a before image that holds only the key (docs/sources/postgresql.md#images-before). No connector omits a
-# value this short.
-_FILLERS = f"{PLACEHOLDERS}, '', '[]', '{{}}'"
 _BEFORE = "__cdc_values_before"
 
 
@@ -87,14 +85,29 @@ def fill_from_before(
     after = F.col("payload.after")
     for name, text in texts.items():
         own = f"coalesce({', '.join(f'{_BEFORE}.{sql.name(each)}' for each in (name, *formerly.get(name, ())))})"
-        filled = f"if({is_unavailable(name, text, shape)} AND {own} NOT IN ({_FILLERS}), {own}, {text})"
+        # No connector omits a value as short as a filler.
+        is_real = f"{own} NOT IN ({PLACEHOLDERS}) AND NOT {may_be_filler(own)}"
+        filled = f"if({is_unavailable(name, text, shape)} AND {is_real}, {own}, {text})"
         after = after.withField(sql.name(name), F.expr(filled))
     return records.withColumn(_BEFORE, F.expr(before)).withColumn("payload", F.col("payload").withField("after", after)).drop(_BEFORE)
 
 
-def hashes_of(image: str, columns: Iterable[str]) -> str:
-    """Return the SQL of an image's hashes, one per column; NULL for an image without values."""
-    texts = (unless_unavailable(f"{image}.{sql.name(name)}") for name in columns)
-    hashes = f"CAST(array({', '.join(f'if({text} IS NULL, NULL, xxhash64({text}))' for text in texts)}) AS array<bigint>)"
-    # An image with only the key counts as no image.
-    return f"if({image} IS NULL OR forall({hashes}, hash -> hash IS NULL), NULL, {hashes})"
+def hashes_of(image: str, columns: Sequence[str], *, omits: Collection[str] = ()) -> str:
+    """Return the SQL of an image's hashes, one per column, NULL where the image does not carry it; NULL where there is no image or column.
+
+    :param omits: the columns in which NULL may stand for a value that the image does not carry.
+    """
+    if not columns:
+        return "CAST(NULL AS array<bigint>)"
+    hashes = []
+    for name in columns:
+        text = f"{image}.{sql.name(name)}"
+        null = "NULL" if name in omits else HASH_OF_NULL
+        hashes.append(f"CASE WHEN {text} IS NULL THEN {null} WHEN {text} NOT IN ({PLACEHOLDERS}) THEN xxhash64({text}) END")
+    return f"if({image} IS NULL, NULL, CAST(array({', '.join(hashes)}) AS array<bigint>))"
+
+
+def shows_row(image: str, columns: Iterable[str]) -> str:
+    """Return the SQL that is true for an image that surely shows a row: a value of one of the columns is no filler."""
+    texts = (f"{image}.{sql.name(name)}" for name in columns)
+    return " OR ".join(f"NOT ({may_be_filler(text)} OR {text} IN ({PLACEHOLDERS}))" for text in texts) or "false"

@@ -217,22 +217,18 @@ def _last_carried(name: str) -> str:
 # A redelivered copy would be a second row version.
 _FIRST_DELIVERIES = "filter(delivered, event -> NOT event.is_copy)"
 
-# SQL of the place (from 1) of the version that a delete or update concerns: the one equal to its before image; else one that does not
-# contradict it (LOBs are NULL there) and agrees in at least one real value; else the oldest, which is the target's own if the target
-# holds the key. A before image with only the key has fillers in the other columns, which are no evidence
-# (docs/sources/postgresql.md#images-before).
-_FILLERS = "array(xxhash64(''), xxhash64('0'), xxhash64('0.0'), xxhash64('false'), xxhash64('AA=='), xxhash64('1970-01-01T00:00:00Z'))"
-_COMPARABLE = f"b IS NOT NULL AND a IS NOT NULL AND NOT array_contains({_FILLERS}, b)"
-_LOOSELY = f"""coalesce(version.image IS NOT NULL
-    AND forall(zip_with(event.before, version.image, (b, a) -> NOT ({_COMPARABLE}) OR b = a), agrees -> agrees)
-    AND exists(zip_with(event.before, version.image, (b, a) -> {_COMPARABLE}), agrees -> agrees), false)"""
+# SQL of the place (from 1) of the version that a delete or update concerns: the one equal to its before image; else one that is equal in
+# all columns that both carry, and in at least one; else the oldest, which is the target's own if the target holds the key.
+_LOOSELY = """coalesce(version.image IS NOT NULL
+    AND forall(zip_with(event.before, version.image, (b, a) -> coalesce(b = a, true)), agrees -> agrees)
+    AND exists(zip_with(event.before, version.image, (b, a) -> coalesce(b = a, false)), agrees -> agrees), false)"""
 SUBJECT = f"""CASE
   WHEN event.before IS NULL THEN 1
   WHEN exists(versions, version -> version.image = event.before) THEN array_position(transform(versions, v -> v.image), event.before)
   ELSE greatest(array_position(transform(versions, version -> {_LOOSELY}), true), 1)
 END"""
 # The version whose values an update continues: never one that its before image contradicts.
-_CONTRADICTED = f"exists(zip_with(event.before, version.image, (b, a) -> {_COMPARABLE} AND b <> a), differs -> differs)"
+_CONTRADICTED = "exists(zip_with(event.before, version.image, (b, a) -> coalesce(b <> a, false)), differs -> differs)"
 _PREDECESSOR = f"""CASE
   WHEN event.before IS NULL OR exists(versions, version -> version.image = event.before OR {_LOOSELY}) THEN subject
   ELSE nullif(array_position(transform(versions, version -> NOT coalesce({_CONTRADICTED}, false)), true), 0)

@@ -97,18 +97,23 @@ FROM staged"""
 def read_images(decoder: Decoder, lines: RecordLines, chosen: str) -> str:
     """Return the query of events' images: ``event``, ``op``, ``before`` and ``after``.
 
-    The images are VARCHAR[], with a text for each column without the keys. One that is not there has NULL for all columns.
+    The images are VARCHAR[], with a text for each column without the keys, NULL where the event has none.
 
     :param chosen: a table with the numbers of events (``event``).
     """
     columns = decoder.hashed_columns
     image = struct(dict.fromkeys(columns or ["op"], "JSON"))
     read = lines.read(_in_payload(decoder, {"op": "VARCHAR", "before": image, "after": image}), _members(decoder)[1])
-    texts_of = {each: ", ".join(f"payload.{each}.{name(column)} ->> '$'" for column in columns) for each in ("before", "after")}
+    images = {}
+    for each in ("before", "after"):
+        values = ", ".join(f"payload.{each}.{name(column)} ->> '$'" for column in columns)
+        images[each] = (
+            f"CASE WHEN payload.{each} IS NOT NULL THEN CAST([{values}] AS VARCHAR[]) END" if columns else "CAST(NULL AS VARCHAR[])"
+        )
     return f"""
 WITH lines AS (SELECT topic, {_payload(decoder)} AS payload FROM ({read})),
 numbered AS (SELECT row_number() OVER () - 1 AS event, payload FROM lines WHERE {_is_ours(decoder, lines)})
-SELECT event, payload.op AS op, {", ".join(f"CAST([{values}] AS VARCHAR[]) AS {each}" for each, values in texts_of.items())}
+SELECT event, payload.op AS op, {", ".join(f"{value} AS {each}" for each, value in images.items())}
 FROM numbered SEMI JOIN {chosen} USING (event)"""
 
 

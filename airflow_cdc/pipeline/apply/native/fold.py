@@ -15,7 +15,7 @@ from airflow_cdc.model.position.position import Position
 from airflow_cdc.model.position.reach import Reach
 from airflow_cdc.pipeline.apply.native.decode_sql import EVENTS, count_kinds, decode, read_images
 from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, Fold, count_changes, find_reads, fold, look_beside, row_changes
-from airflow_cdc.pipeline.apply.native.fold_undecided import CHOSEN, choose_events, fold_chosen
+from airflow_cdc.pipeline.apply.native.fold_undecided import CHOSEN, ImageRule, choose_events, fold_chosen
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, are_values
 from airflow_cdc.pipeline.apply.native.left_out import find_left_out
 from airflow_cdc.pipeline.decode.decode_events import Decoder
@@ -163,7 +163,7 @@ def _fold(connection: Any, decoder: Decoder, archive: str) -> tuple[Fold, list[d
         return how, lanes
     events = choose_events(connection, how)
     images = _read_lines(connection, decoder, archive, statement=lambda lines: read_images(decoder, lines, CHOSEN))
-    fold_chosen(connection, how, events, images=images)
+    fold_chosen(connection, how, events, images=images, rule=ImageRule.of(decoder))
     return replace(how, has_versions=True), rows_by_name(connection.execute(count_changes()))
 
 

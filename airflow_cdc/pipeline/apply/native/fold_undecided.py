@@ -7,6 +7,7 @@ that of :func:`airflow_cdc.pipeline.apply.fold_changes.resolve_hazards`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -28,7 +29,9 @@ from airflow_cdc.pipeline.apply.native.decode_sql import EVENTS
 from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, Fold, in_order, names_of, positions_of
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
 from airflow_cdc.pipeline.apply.native.left_out import LEFT_OUT
-from airflow_cdc.pipeline.apply.native.row_versions import Image, KeyEvent, KeyFold, fold_versions
+from airflow_cdc.pipeline.apply.native.row_versions import Image, KeyEvent, KeyFold, Special, fold_versions
+from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.decode.fillers import FILLERS
 from airflow_cdc.pipeline.decode.unavailable_values import PLACEHOLDER_TEXTS
 from airflow_cdc.pipeline.native.connect_duckdb import rows_by_name
 from airflow_cdc.pipeline.native.duckdb_sql import of_source
@@ -38,6 +41,7 @@ CHOSEN = "cdc_chosen"
 _LATEST, _FOLDS, _FOLDED = "cdc_latest", "cdc_folds", "cdc_folded"
 MOST_EVENTS = 100_000
 """Events that Python folds, in about a second; many more are no few exceptions."""
+_PLACEHOLDERS = frozenset(PLACEHOLDER_TEXTS)
 _COUNTED = ("copies", "first_offset", "last_offset", "expects", "deletes", "writes")
 """Sums over a key's events that its copies do not count for."""
 
@@ -65,7 +69,9 @@ FROM ordered ORDER BY {how.key}, {how.in_order}"""
     return [list(group) for _, group in groupby(events, key=itemgetter(*(f"column {key}" for key in how.keys)))]
 
 
-def fold_chosen(connection: Any, how: Fold, events: Sequence[Sequence[Mapping[str, Any]]], *, images: Sequence[Mapping[str, Any]]) -> None:
+def fold_chosen(
+    connection: Any, how: Fold, events: Sequence[Sequence[Mapping[str, Any]]], *, images: Sequence[Mapping[str, Any]], rule: ImageRule
+) -> None:
     """Give each such key in :data:`CHANGES` the row that its events leave, and all rows
     :data:`~airflow_cdc.pipeline.apply.native.fold_sql.OF_VERSIONS`.
 
@@ -76,7 +82,7 @@ def fold_chosen(connection: Any, how: Fold, events: Sequence[Sequence[Mapping[st
     by_event = {image["event"]: image for image in images}
     if any(by_event.get(event["event"], {}).get("op") != event["op"] for group in events for event in group):
         raise HandedOver("images of other events than those that were read")
-    folds = [fold_versions(list(_with_images(group, by_event)), keeps_deleted=how.keeps_deleted) for group in events]
+    folds = [fold_versions(list(_with_images(group, by_event, rule)), keeps_deleted=how.keeps_deleted) for group in events]
     connection.execute(f"ALTER TABLE {CHANGES} RENAME TO {_LATEST}")
     _create_folds(connection, folds)
     connection.execute(_fold_latest(how))
@@ -84,7 +90,38 @@ def fold_chosen(connection: Any, how: Fold, events: Sequence[Sequence[Mapping[st
     connection.execute(f"CREATE TEMP VIEW {CHANGES} AS {own} UNION ALL BY NAME FROM {_FOLDED}")
 
 
-def _with_images(events: Sequence[Mapping[str, Any]], images: Mapping[int, Mapping[str, Any]]) -> Iterator[KeyEvent]:
+@dataclass(frozen=True)
+class ImageRule:
+    """What the texts of a table's images show."""
+
+    omits: Sequence[bool]
+    """By column: whether NULL of a before image may stand for a value that it does not carry."""
+    has_fillers: bool
+    """Whether before images may hold fillers."""
+
+    @classmethod
+    def of(cls, decoder: Decoder) -> ImageRule:
+        """Return the rule of a microbatch's images."""
+        return cls([column in decoder.omitted_before for column in decoder.hashed_columns], decoder.dialect.images.before_has_fillers)
+
+    def before(self, texts: Sequence[str | None] | None) -> Image | None:
+        """Return a before image; None where there is none, and where it may be fillers beside the key."""
+        if texts is None or (self.has_fillers and all(text is None or text in FILLERS or text in _PLACEHOLDERS for text in texts)):
+            return None
+        return tuple(_value(text, Special.NOT_CARRIED if omits else Special.NULL) for text, omits in zip(texts, self.omits, strict=True))
+
+    def after(self, texts: Sequence[str | None] | None) -> Image | None:
+        """Return an after image; None where there is none."""
+        return None if texts is None else tuple(_value(text, Special.NULL) for text in texts)
+
+
+def _value(text: str | None, null: Special) -> str | Special:
+    if text is None:
+        return null
+    return Special.NOT_CARRIED if text in _PLACEHOLDERS else text
+
+
+def _with_images(events: Sequence[Mapping[str, Any]], images: Mapping[int, Mapping[str, Any]], rule: ImageRule) -> Iterator[KeyEvent]:
     for event in events:
         found = images[event["event"]]
         yield KeyEvent(
@@ -94,14 +131,9 @@ def _with_images(events: Sequence[Mapping[str, Any]], images: Mapping[int, Mappi
             position=event["position"],
             partition=event["partition"],
             offset=event["offset"],
-            before=_image(found["before"]),
-            after=_image(found["after"]),
+            before=rule.before(found["before"]),
+            after=rule.after(found["after"]),
         )
-
-
-def _image(texts: Sequence[str | None]) -> Image | None:
-    image = tuple(None if text in PLACEHOLDER_TEXTS else text for text in texts)
-    return None if all(text is None for text in image) else image
 
 
 def _fold_latest(how: Fold) -> str:

@@ -7,18 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
 from airflow_cdc.model.operation import KEEP
 
-Image = tuple[str | None, ...]
-"""One text for each column without the keys; None for NULL."""
+
+class Special(Enum):
+    """What an image has for a column in place of a text."""
+
+    NULL = "null"
+    NOT_CARRIED = "not carried"
+
+
+Image = tuple[str | Special, ...]
+"""One value for each column without the keys."""
 _TARGETS_OWN = 0
 """Number of the version that the target may hold; events count from 1."""
-_FILLERS = frozenset({"", "0", "0.0", "false", "AA==", "1970-01-01T00:00:00Z"})
-"""Values in a before image with only the key, in the other columns (docs/sources/postgresql.md#images-before)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +41,7 @@ class KeyEvent:
     partition: int
     offset: int | None
     before: Image | None
-    """None where the event has no before image, or only the key."""
+    """None where the event has no before image, or one that may be fillers beside the key."""
     after: Image | None
 
 
@@ -176,8 +183,8 @@ def _after(event: KeyEvent, number: int, versions: Sequence[_Version], *, subjec
 
 
 def _subject(before: Image | None, versions: Sequence[_Version]) -> int:
-    """Return the place of the version that a delete or update is about: the one equal to its before image; else one that does not
-    contradict it and agrees in at least one real value; else the oldest.
+    """Return the place of the version that a delete or update is about: the one equal to its before image; else one that is equal in all
+    columns that both carry, and in at least one; else the oldest.
     """
     if before is None:
         return 0
@@ -188,5 +195,5 @@ def _subject(before: Image | None, versions: Sequence[_Version]) -> int:
 
 
 def _agree(before: Image, image: Image) -> bool:
-    compared = [(b, a) for b, a in zip(before, image, strict=True) if b is not None and a is not None and b not in _FILLERS]
-    return bool(compared) and all(b == a for b, a in compared)
+    both = [(b, a) for b, a in zip(before, image, strict=True) if Special.NOT_CARRIED not in (b, a)]
+    return bool(both) and all(b == a for b, a in both)
