@@ -194,6 +194,8 @@ class RejectReason(str, Enum):
     """The record names another connector than the topic's others."""
     MISSING_KEY = "missing_key"
     """A key column is null or absent."""
+    UNPROVEN_KEY = "unproven_key"
+    """A delete whose key may be made of fillers: its before image does not prove the flow's keys."""
     MISSING_POSITION = "missing_position"
     """The source block lacks the fields that order the event."""
     MISSING_IMAGE = "missing_image"

@@ -18,6 +18,9 @@ from airflow_cdc.model.catalogue.queries import Queries
 NUMBER = "DECIMAL(38,0)"
 """SQL type of a position's commit and change."""
 
+PLACEHOLDER = "__debezium_unavailable_value"
+"""The text in place of a large value that an event leaves out."""
+
 ENVELOPE_OF_A_ROW = "envelope of a row"
 """Shape of a value: Debezium's envelope whose images are rows of a table."""
 ENVELOPE_OF_A_DOCUMENT = "envelope of a document"

@@ -11,6 +11,8 @@ from airflow_cdc.model.connectors.registry import flattened_fields
 MARKS = ("__op", "__deleted")
 """A flattened record has at least one of these members."""
 
+BEFORE = "__before_"
+"""Prefix of a column's value before the event, where ``add.fields`` includes it."""
 _OTHER_FIELDS = (
     "connector",
     "version",
@@ -37,7 +39,7 @@ def metadata_pattern() -> str:
     """Return the pattern of such a name, valid in Java and Python alike."""
     # A column with such a name cannot be distinguished; any other that begins with two underscores stays a column.
     names = "|".join(sorted({"op", "deleted", *source_fields(), *_OTHER_FIELDS}))
-    return rf"__(?:{names}|(?:source|transaction)_\w+)"
+    return rf"__(?:{names}|(?:source|transaction|before)_\w+)"
 
 
 def without_metadata(fields: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

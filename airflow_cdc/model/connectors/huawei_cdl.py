@@ -39,7 +39,7 @@ HUAWEI_CDL = Connector(
         commit=f"coalesce(CAST({ORDINAL}.offset AS {NUMBER}), {_LSN})",
         change=f"CASE WHEN {OFFSET} IS NOT NULL THEN coalesce({_LSN}, CAST(0 AS {NUMBER}))"
         f" WHEN {ORDINAL}.offset IS NOT NULL THEN CAST({ORDINAL}.block * {2**64}BD + {ORDINAL}.row AS {NUMBER}) ELSE {_LSN} END",
-        serial="source.serial",
+        serial="1",
         # Positions are the archive's own.
         goes_back=False,
         is_offset=True,

@@ -107,6 +107,8 @@ class BatchReport(JsonObject, required=_REQUIRED):
     where late events came, and in a table that keeps deleted rows."""
     rows_missing: int = 0
     """For a table without a key: rows equal to the microbatch's that events removed and that are not known to have existed."""
+    updates_without_old_key: int = 0
+    """Updates without a before image, where the flow's keys are others than the records': a change of such a key cannot be seen in them."""
     order_conflicts: int = 0
     """Keys whose archive order contradicts their position order, redeliveries excluded."""
     columns_added: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.evidence.find_snapshot import Snapshots
 from airflow_cdc.pipeline.microbatch.count_events import Counted, Staged
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.settle.plan_decoding import plan_decoding
+from airflow_cdc.pipeline.settle.plan_decoding import look_at_updates, plan_decoding
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 LATE_PLAN = "guarded merge: late events"
@@ -125,6 +125,7 @@ class SettledEvents(Settled):
             reach=staged.reach,
             snapshot=self.snapshots.newest,
             epochs=self.run.epochs,
+            updates_without_old_key=self.decoder.updates_without_old_key,
             order_conflicts=staged.conflicts,
             columns_added=changed.added,
             columns_widened=changed.widened,
@@ -137,7 +138,12 @@ class SettledEvents(Settled):
 
 
 def decoder_of(run: MicrobatchRun, target: TargetTable | None) -> Decoder:
-    """Return the microbatch's decoder."""
+    """Return the microbatch's decoder. Runs a job where the flow's keys are not the records'."""
+    return look_at_updates(run.spark, planned_decoder(run, target), run.microbatch)
+
+
+def planned_decoder(run: MicrobatchRun, target: TargetTable | None) -> Decoder:
+    """Return the microbatch's decoder before a look at its updates."""
     return plan_decoding(run.spark, run.flow, run.microbatch, target=target, facts=run.facts, epochs=run.epochs)
 
 

@@ -6,14 +6,13 @@ Nothing is dropped: every line of the topic gets a kind, and one that cannot be 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.archive.archived_files import ArchivedFile
-from airflow_cdc.model.archive.survey import RecordLayout, TopicShape
+from airflow_cdc.model.archive.survey import RecordLayout
 from airflow_cdc.model.columns import (
     ABSENT,
     COMMITTED_AT,
@@ -33,31 +32,27 @@ from airflow_cdc.model.columns import (
     TRANSACTION,
     UNAVAILABLE,
 )
-from airflow_cdc.model.connectors.connector import Connector
-from airflow_cdc.model.position.epochs import Epochs
-from airflow_cdc.model.position.lives import Lives
 from airflow_cdc.pipeline.decode.absent_columns import names_of_absent, sometimes_absent
 from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, SCHEMA, kind_of, no_utf8, parse_line, whole_record
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE, position_of_event, snapshot_marker
-from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign
+from airflow_cdc.pipeline.decode.key_changes import split_key_changes
+from airflow_cdc.pipeline.decode.key_guard import Updates, updates_in_spark
 from airflow_cdc.pipeline.decode.lanes import lane
-from airflow_cdc.pipeline.decode.record_key import key_text
-from airflow_cdc.pipeline.decode.rejects import HAS_IMAGE, IS_OURS, reject_of
+from airflow_cdc.pipeline.decode.microbatch_shape import MicrobatchShape
+from airflow_cdc.pipeline.decode.record_key import key_text, parse_key
+from airflow_cdc.pipeline.decode.rejects import HAS_IMAGE, IS_OURS, UNPROVEN_KEY, reject_of
 from airflow_cdc.pipeline.decode.renamed_columns import rename_members, with_old_names
-from airflow_cdc.pipeline.decode.source_columns import SourceColumns, is_schema, is_single
+from airflow_cdc.pipeline.decode.source_columns import is_schema, is_single
 from airflow_cdc.pipeline.decode.topic_records import of_topic
 from airflow_cdc.pipeline.decode.types.connect_types import instant
 from airflow_cdc.pipeline.decode.types.long_fractions import fractions_of, members_of, texts_of
 from airflow_cdc.pipeline.decode.unavailable_values import (
     fill_from_before,
     hashes_of,
-    may_be_unavailable,
     names_of_unavailable,
     shows_row,
     unless_unavailable,
 )
-from airflow_cdc.pipeline.decode.value_shape import ValueShape
-from airflow_cdc.pipeline.decode.value_shapes import shape_of
 from airflow_cdc.pipeline.decode.whole_rows import BEFORE_ROW, HAS_BEFORE, LACKING, before_name, lacking
 from airflow_cdc.pipeline.read.read_lines import file_literal
 from airflow_cdc.pipeline.spark import sql
@@ -82,29 +77,8 @@ LINE_HASH = "__cdc_line_hash"
 
 
 @dataclass(frozen=True)
-class Decoder:
-    """Everything on which decoding one microbatch depends."""
-
-    topic: str
-    files: Sequence[ArchivedFile]
-    shapes: Sequence[TopicShape]
-    columns: SourceColumns
-    dialect: Connector
-    keeps_deleted: bool = False
-    """Whether a deleted row keeps its values. If so, a delete reports every column except the key as unavailable."""
-    foreign: Foreign = NONE_FOREIGN
-    """The shapes whose records are rejected."""
-    lives: Lives = field(default_factory=dict)
-    """The lives of the topic, by file."""
-    epochs: Epochs = field(default_factory=Epochs)
-    """Where epochs of the source's log begin."""
-    without_key: bool = False
-    """Whether only its content identifies a row. If so, the whole before image is decoded too (:data:`BEFORE_ROW`)."""
-
-    @cached_property
-    def value_shape(self) -> ValueShape:
-        """The shape of the topic's values."""
-        return shape_of(self.dialect)
+class Decoder(MicrobatchShape):
+    """Decodes the lines of one microbatch."""
 
     @cached_property
     def _layouts(self) -> set[RecordLayout]:
@@ -139,7 +113,8 @@ class Decoder:
             then parsed too.
         """
         records = self._read(lines, with_images=with_images)
-        records = self.value_shape.split_key_changes(records, self.columns.keys, KIND_MEMBERS)
+        if self.splits_key_changes:
+            records = split_key_changes(records, self.columns.keys, keeps_key=self.value_shape.splits_key_changes)
         return self._typed(records, with_images=with_images)
 
     def _line_members(self, *, with_images: bool) -> str:
@@ -160,9 +135,9 @@ class Decoder:
             forms.append(payload)
         return ", ".join(forms)
 
-    def key_changes(self, lines: DataFrame) -> DataFrame:
-        """Return the key changes that the connector sends as one update: each becomes two events."""
-        return self._read(lines, with_images=False).filter(self.value_shape.changes_key(self.columns.keys))
+    def look_at_updates(self, lines: DataFrame) -> Updates:
+        """Return what a microbatch's updates and deletes show of its before images. Runs a job."""
+        return updates_in_spark(self._read(lines, with_images=False), self.guard)
 
     def _read(self, lines: DataFrame, *, with_images: bool) -> DataFrame:
         parsed = of_topic(self._parsed(lines, with_images=with_images), self.topic, self.shapes)
@@ -185,23 +160,8 @@ class Decoder:
         return [*KIND_MEMBERS, *self.value_shape.members(before="", after="", source="")]
 
     @cached_property
-    def _image_columns(self) -> list[str]:
-        names = [*self.columns.types, *self.columns.untyped]
-        return names + [key for key in self.columns.keys if key not in names]
-
-    @cached_property
     def _parsed_columns(self) -> list[str]:
-        return with_old_names(self._image_columns, self.columns.formerly)
-
-    @property
-    def hashed_columns(self) -> list[str]:
-        """The columns of :data:`BEFORE` and :data:`AFTER`, in order. Left out: keys, and columns whose equal values may differ as text."""
-        return [name for name in self._image_columns if name not in {*self.columns.keys, *self.columns.by_schema}]
-
-    @property
-    def omitted_before(self) -> frozenset[str]:
-        """The columns in which NULL of a before image may stand for a value that it does not carry."""
-        return frozenset(self._may_be_left_out) if self.dialect.images.before_omits_large else frozenset()
+        return with_old_names(self.image_columns, self.columns.formerly)
 
     @cached_property
     def _key_struct(self) -> str:
@@ -300,15 +260,17 @@ class Decoder:
             return "CAST(NULL AS STRING)"
         wrapped = any(is_schema(shape.key_shape) for shape in self.shapes if shape.key_shape)
         bare = any(not is_schema(shape.key_shape) for shape in self.shapes if shape.key_shape)
+        if self.has_own_keys:
+            return parse_key(self._key_struct, wrapped=wrapped, bare=bare)
         return self.value_shape.parsed_key(self._key_struct, self.columns.keys, wrapped=wrapped, bare=bare)
 
     def _typed(self, records: DataFrame, *, with_images: bool) -> DataFrame:
         """Cast the texts to values, and add the reject of each record that cannot be merged."""
         if self.dialect.images.before_has_omitted or self.without_key:
-            left_out = [name for name in self._may_be_left_out if name not in self.columns.keys]
+            left_out = [name for name in self.large_columns if name not in self.columns.keys]
             records = fill_from_before(records, left_out, self.value_shape, formerly=self.columns.formerly)
-        texts = {name: self._text_of(name) for name in self._image_columns}
-        position = position_of_event(self.dialect, self.epochs)
+        texts = {name: self._text_of(name) for name in self.image_columns}
+        position = position_of_event(self.dialect, self.epochs, are_split=self.splits_key_changes)
         staged = records.selectExpr(
             *[f"{unless_unavailable(text)} AS {sql.name(name)}" for name, text in texts.items()],
             f"{self._unavailable(texts)} AS {UNAVAILABLE}",
@@ -321,6 +283,7 @@ class Decoder:
             f"{snapshot_marker(self.dialect)} AS {SNAPSHOT}",
             f"{self.value_shape.has_image} AS {HAS_IMAGE}",
             f"{self._is_ours()} AS {IS_OURS}",
+            f"{self._unproven_key()} AS {UNPROVEN_KEY}",
             *self.value_shape.added,
             *(self._before() if self.without_key else []),
             KIND,
@@ -361,6 +324,10 @@ class Decoder:
         known = ", ".join(map(sql.text, self.dialect.names))
         return f"coalesce(payload.source.connector IN ({known}), true)"
 
+    def _unproven_key(self) -> str:
+        texts = {key: self._text_of(key) for key in self.columns.keys}
+        return self.guard.unproven_in_spark(texts, self.updates, has_keys=self._has_keys)
+
     def _images(self) -> list[str]:
         headers = f"from_json(get_json_object({RAW}, '$.headers'), 'ARRAY<STRUCT<key: STRING, value: STRING>>')"
         header_value = f"try_element_at(filter({headers}, header -> header.key = '__debezium.oldkey'), 1).value"
@@ -378,7 +345,7 @@ class Decoder:
         ]
 
     def _before(self) -> list[str]:
-        texts = {name: f"payload.before.{sql.name(name)}" for name in self._image_columns}
+        texts = {name: f"payload.before.{sql.name(name)}" for name in self.image_columns}
         return [
             *[f"{unless_unavailable(text)} AS {sql.name(before_name(name))}" for name, text in texts.items()],
             f"if(payload.before IS NOT NULL, true, NULL) AS {HAS_BEFORE}",
@@ -391,11 +358,7 @@ class Decoder:
 
     def _unavailable(self, texts: Mapping[str, str]) -> str:
         """Return the SQL of the names of columns with an unavailable value. Only large types can have one."""
-        return names_of_unavailable({name: texts[name] for name in self._may_be_left_out}, self.value_shape)
-
-    @cached_property
-    def _may_be_left_out(self) -> list[str]:
-        return [name for name, rule in self.columns.types.items() if may_be_unavailable(rule.sql_type)]
+        return names_of_unavailable({name: texts[name] for name in self.large_columns}, self.value_shape)
 
     def _text_of(self, name: str) -> str:
         quoted = sql.name(name)

@@ -6,6 +6,7 @@ from airflow_cdc.model.columns import KIND, ORDINAL, PARTITION
 from airflow_cdc.model.connectors.connector import Connector
 from airflow_cdc.model.position.epochs import Epochs
 from airflow_cdc.model.position.lives import LANES
+from airflow_cdc.pipeline.decode.key_changes import HALF
 from airflow_cdc.pipeline.decode.lanes import in_epoch
 
 POSITION_TYPE = "STRUCT<commit: DECIMAL(38,0), change: DECIMAL(38,0), serial: BIGINT>"
@@ -13,10 +14,15 @@ INITIAL = " initial"
 """Suffix of the marker (:data:`~airflow_cdc.model.columns.SNAPSHOT`) of a read that only an initial snapshot makes."""
 
 
-def position_of_event(connector: Connector, epochs: Epochs) -> str:
-    """Return the SQL of an event's position (:data:`POSITION_TYPE`) in its epoch of the source's log."""
+def position_of_event(connector: Connector, epochs: Epochs, *, are_split: bool = False) -> str:
+    """Return the SQL of an event's position (:data:`POSITION_TYPE`) in its epoch of the source's log.
+
+    :param are_split: whether events may be halves of a key change.
+    """
     rule = connector.position
     commit, change, serial = (part.replace("source.", "payload.source.") for part in (rule.commit, rule.change, rule.serial))
+    if are_split:
+        serial = f"{serial} + if({HALF} = 2, 1, 0)"
     if rule.is_offset:
         # All offsets of a later life of the topic sort after those of an earlier one.
         life = f"CAST(floor(coalesce({PARTITION}, 0) / {LANES}) AS DECIMAL(10,0))"

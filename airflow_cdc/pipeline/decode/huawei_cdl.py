@@ -1,4 +1,6 @@
-"""Huawei CDL: converts its two JSON forms to a Debezium envelope, and a key change to the two events that Debezium would send.
+"""Huawei CDL: converts its two JSON forms to a Debezium envelope.
+
+A key change is one update, which is split (:mod:`airflow_cdc.pipeline.decode.key_changes`).
 
 :mod:`airflow_cdc.model.connectors.huawei_cdl` describes the two forms, docs/sources/huawei-cdl.md what was observed of them.
 
@@ -15,6 +17,7 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import KIND, RAW_KEY
 from airflow_cdc.model.connectors.huawei_cdl import HUAWEI_CDL
+from airflow_cdc.pipeline.decode.key_changes import HALF
 from airflow_cdc.pipeline.decode.record_key import parse_key
 from airflow_cdc.pipeline.decode.value_shape import ValueShape
 from airflow_cdc.pipeline.spark import sql
@@ -28,7 +31,7 @@ class CdlJson(ValueShape):
     """CDL's two JSON forms."""
 
     images = ("after", _IMAGE)
-    splits_key_changes = True
+    splits_key_changes = False
 
     def members(self, *, before: str, after: str, source: str) -> dict[str, str]:
         """Return Debezium's members, and those of 1.0."""
@@ -44,14 +47,6 @@ class CdlJson(ValueShape):
     def parsed_key(self, members: str, keys: Sequence[str], *, wrapped: bool, bare: bool) -> str:
         """Return the parsed key of every record; an update's is the new key."""
         return parse_key(members, wrapped=wrapped, bare=bare)
-
-    def changes_key(self, keys: Sequence[str]) -> str:
-        """Return the condition that the images before and after differ in the key."""
-        return changes_key(keys)
-
-    def split_key_changes(self, records: DataFrame, keys: Sequence[str], kinds: Iterable[str]) -> DataFrame:
-        """Return the records as :func:`split_key_changes` does."""
-        return split_key_changes(records, keys, kinds)
 
     def leaves_out(self, name: str, text: str) -> str:
         """Return the condition that a large object may be left out."""
@@ -78,42 +73,10 @@ def as_debezium(payload: str, kinds: Iterable[str]) -> str:
     return sql.struct_unless_null(payload, members)
 
 
-def changes_key(keys: Sequence[str]) -> str:
-    """Return the SQL that is true for a record whose one event moves a row from one key to another."""
-    moved = " OR ".join(
-        f"(payload.before.{name} IS NOT NULL AND NOT payload.before.{name} <=> payload.after.{name})" for name in map(sql.name, keys)
-    )
-    return f"{KIND} = 'u' AND payload.before IS NOT NULL AND payload.after IS NOT NULL AND ({moved or 'false'})"
-
-
 def leaves_out(name: str, text: str) -> str:
     """Return the SQL that is true for a large object's column that an update, or the create of a key change, does not carry.
 
     :param text: SQL of the column's value.
     """
     listed = f"array_contains(transform(split(payload.{_LOBS}, ','), name -> trim(name)), {sql.text(name)})"
-    return f"{text} IS NULL AND ({KIND} = 'u' OR ({KIND} = 'c' AND payload.source.serial = 2)) AND coalesce({listed}, false)"
-
-
-def split_key_changes(records: DataFrame, keys: Sequence[str], kinds: Iterable[str]) -> DataFrame:
-    """Return the records with each key change as a delete of the old key and a create of the new one.
-
-    Both keep the position except for the serial: 1 and 2, as SQL Server distinguishes the two.
-
-    :param records: with our kind, ``payload`` from :func:`as_debezium`, and ``key``, the struct of the key's texts.
-    """
-    others = [name for name in records.columns if name not in (KIND, "payload", "key")]
-    old = _part("'d'", _payload(kinds, serial=1, after="if(false, payload.after, NULL)"), "if(false, key, NULL)")
-    new = _part("'c'", _payload(kinds, serial=2, before="if(false, payload.before, NULL)"), "key")
-    parts = f"if({changes_key(keys)}, array({old}, {new}), array({_part(KIND, _payload(kinds, serial=1), 'key')}))"
-    return records.selectExpr(*others, f"explode({parts}) AS part").selectExpr(*others, f"part.kind AS {KIND}", "part.payload", "part.key")
-
-
-def _part(kind_sql: str, payload: str, key: str) -> str:
-    return f"named_struct('kind', {kind_sql}, 'payload', {payload}, 'key', {key})"
-
-
-def _payload(kinds: Iterable[str], *, serial: int, before: str = "payload.before", after: str = "payload.after") -> str:
-    source = f"named_struct('ts_ms', payload.source.ts_ms, 'lsn', payload.source.lsn, 'txId', payload.source.txId, 'serial', {serial})"
-    members = {**{name: f"payload.{name}" for name in kinds}, "before": before, "after": after, "source": source, _LOBS: f"payload.{_LOBS}"}
-    return sql.struct_unless_null("payload", members)
+    return f"{text} IS NULL AND ({KIND} = 'u' OR {HALF} = 2) AND coalesce({listed}, false)"

@@ -13,7 +13,12 @@ HAS_IMAGE = "__cdc_has_image"
 """Staged column: whether the event carries the row after it."""
 IS_OURS = "__cdc_is_ours"
 """Staged column: whether the record names its topic's connector, or none."""
+UNPROVEN_KEY = "__cdc_unproven_key"
+"""Staged column: whether the record is a delete whose key may be made of fillers."""
 REJECT_TYPE = "STRUCT<reason: STRING, detail: STRING>"
+
+
+_UNPROVEN = "'the image before does not prove the key: its other columns, and the key itself, may be fillers'"
 
 
 def reject_of(columns: SourceColumns, *, without_key: bool, foreign: str | None) -> str:
@@ -40,6 +45,7 @@ def reject_of(columns: SourceColumns, *, without_key: bool, foreign: str | None)
         WHEN {position_missing} THEN {_reject(RejectReason.MISSING_POSITION)}
         WHEN {KIND} = 't' THEN NULL
         WHEN {keys_missing} THEN {_reject(RejectReason.MISSING_KEY)}
+        WHEN {UNPROVEN_KEY} THEN {_reject(RejectReason.UNPROVEN_KEY, _UNPROVEN)}
         WHEN {KIND} <> 'd' AND NOT {HAS_IMAGE} THEN {_reject(RejectReason.MISSING_IMAGE)}{incomplete_rows}{misfits}
         END AS {REJECT_TYPE})"""
 

@@ -12,19 +12,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import KIND
+from airflow_cdc.model.connectors.connector import PLACEHOLDER
 from airflow_cdc.pipeline.decode.envelope import in_line
 from airflow_cdc.pipeline.decode.fillers import HASH_OF_NULL, may_be_filler
 from airflow_cdc.pipeline.decode.value_shape import ValueShape
 from airflow_cdc.pipeline.spark import sql
 
-_PLACEHOLDER = "__debezium_unavailable_value"
-_BYTES = _PLACEHOLDER.encode()
+_BYTES = PLACEHOLDER.encode()
 _UUID = str(uuid.UUID(bytes=hashlib.md5(_BYTES, usedforsecurity=False).digest(), version=3))
-_TEXTS = (_PLACEHOLDER, base64.b64encode(_BYTES).decode(), _BYTES.hex())
+_TEXTS = (PLACEHOLDER, base64.b64encode(_BYTES).decode(), _BYTES.hex())
 # As text; as bytes in base64 or hexadecimal; as the only element of an array of texts, bytes or UUIDs, or of a map; as an array of
 # numbers, one per byte (docs/sources/debezium.md#unavailable-values; Debezium's UnchangedToastedPlaceholder). Arrays as JSON text, with
 # or without spaces.
-_NESTED = (*([text] for text in (*_TEXTS, _UUID)), {_PLACEHOLDER: _PLACEHOLDER}, list(_BYTES))
+_NESTED = (*([text] for text in (*_TEXTS, _UUID)), {PLACEHOLDER: PLACEHOLDER}, list(_BYTES))
 PLACEHOLDER_TEXTS = (
     *_TEXTS,
     *(json.dumps(nested, separators=separators) for nested in _NESTED for separators in ((",", ":"), (", ", ": "))),

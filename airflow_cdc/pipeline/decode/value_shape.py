@@ -16,8 +16,8 @@ class ValueShape:
     """Members of a value that hold the after image."""
     has_own_columns = True
     """Whether each table has columns of its own, which distinguish its events from another table's."""
-    splits_key_changes = False
-    """Whether one event may be a key change, and is split into two."""
+    splits_key_changes = True
+    """Whether the connector splits a change of the record's key into two events."""
     has_image = "payload.after IS NOT NULL"
     """SQL that is true for an event whose after image is known or can be derived."""
     added: Sequence[str] = ()
@@ -52,14 +52,6 @@ class ValueShape:
         :param bare: whether some are not.
         """
         return unless_in_image(keys, parse_key(members, wrapped=wrapped, bare=bare))
-
-    def changes_key(self, keys: Sequence[str]) -> str:
-        """Return the SQL that is true for a record that is a key change in one event."""
-        return "false"
-
-    def split_key_changes(self, records: DataFrame, keys: Sequence[str], kinds: Iterable[str]) -> DataFrame:
-        """Return the records with each key change as a delete of the old key and a create of the new one."""
-        return records
 
     def leaves_out(self, name: str, text: str) -> str:
         """Return the SQL that is true for a column whose value is omitted without a placeholder.

@@ -1,14 +1,15 @@
 """Output of ``ExtractNewRecordState``: the row's columns, followed by ``__op``, ``__deleted`` and the ``add.fields``.
 
 A delete carries its row only with ``delete.tombstone.handling.mode=rewrite``, and an event its position only with the ``source`` fields
-that make it up (docs/reference/archive-layouts.md). An update's before image is lost.
+that make it up (docs/reference/archive-layouts.md). Of an update's before image only the columns are left that ``add.fields`` names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_cdc.model.connectors.flattened_names import MARKS, metadata_pattern, source_fields
+from airflow_cdc.model.connectors.connector import PLACEHOLDER
+from airflow_cdc.model.connectors.flattened_names import BEFORE, MARKS, metadata_pattern, source_fields
 from airflow_cdc.model.connectors.registry import by_flattened_fields
 from airflow_cdc.pipeline.spark import sql
 
@@ -29,7 +30,7 @@ def envelope(parts: str) -> str:
     image = _without_metadata(payload)
     members = {
         "op": f"to_json(array({op}))",
-        "before": f"if({op} = 'd', {image}, 'null')",
+        "before": f"if({op} = 'd', {image}, {_before(image)})",
         "after": f"if({op} = 'd', 'null', {image})",
         "source": f"to_json({sql.struct(source)})",
     }
@@ -40,6 +41,15 @@ def envelope(parts: str) -> str:
     whole = f"CASE WHEN {op} IS NOT NULL THEN if({parts}.schema IS NULL, {spelled}, {wrapped}) END"
     found = sql.let("flat", f"from_json({payload}, 'MAP<STRING, STRING>')", whole)
     return f"if({sql.mentions(payload, MARKS)}, {found}, NULL)"
+
+
+def _before(image: str) -> str:
+    """Return the SQL of the before image of a record that is no delete, as JSON: the values that it carries, else placeholders."""
+    carried = f"map_filter(flat, (name, value) -> startswith(name, '{BEFORE}') AND value IS NOT NULL)"
+    others = f"map_filter(from_json({image}, 'MAP<STRING, STRING>'), (name, value) -> NOT map_contains_key(flat, concat('{BEFORE}', name)))"
+    placeholders = f"transform_values({others}, (name, value) -> {sql.text(PLACEHOLDER)})"
+    values = f"transform_keys({carried}, (name, value) -> substr(name, {len(BEFORE) + 1}))"
+    return f"if(size({carried}) > 0, to_json(map_concat({placeholders}, {values})), 'null')"
 
 
 def _connector_by_fields(source: Mapping[str, str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -22,6 +22,7 @@ from airflow_cdc.model.state.microbatch import Microbatch
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.envelope import no_utf8
 from airflow_cdc.pipeline.decode.foreign_shapes import NONE_FOREIGN, Foreign, are_few, find_foreign
+from airflow_cdc.pipeline.decode.key_guard import Updates
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns
 from airflow_cdc.pipeline.decode.types.connect_types import STRING, ColumnType
 from airflow_cdc.pipeline.decode.value_shapes import shape_of
@@ -85,7 +86,7 @@ def plan_decoding(
             next_step="Rebuild the table under the new key, or set the flow's keys back.",
         )
     keeps_deleted = flow.mode is TableMode.FLAGGED
-    decoder = Decoder(
+    return Decoder(
         flow.topic,
         microbatch.files,
         microbatch.shapes,
@@ -97,7 +98,6 @@ def plan_decoding(
         epochs=epochs,
         without_key=without_key,
     )
-    return _with_key_changes(decoder, lambda: read_microbatch(spark, microbatch))
 
 
 def _clearing(columns: SourceColumns, target: TargetTable | None) -> SourceColumns:
@@ -155,13 +155,18 @@ def _shows_no_key(shape: TopicShape) -> bool:
     return is_record and shape.key_shape is None and (entry is None or entry.values.null_key_means_no_key)
 
 
-def _with_key_changes(decoder: Decoder, lines: Callable[[], DataFrame]) -> Decoder:
-    """Count an update that changes the key as the two events it becomes: the survey did not know the key columns."""
-    updates = [shape for shape in decoder.shapes if shape.kind == Operation.UPDATE.value]
-    if not decoder.value_shape.splits_key_changes or not updates:
+def look_at_updates(spark: SparkSession, decoder: Decoder, microbatch: Microbatch) -> Decoder:
+    """Return the decoder with what the microbatch's updates show, if the flow's keys ask for it. Then runs a job."""
+    if not decoder.splits_key_changes or not any(shape.kind in ("u", "d") for shape in decoder.shapes):
         return decoder
-    deletes = replace(updates[0], kind=Operation.DELETE.value, records=decoder.key_changes(lines()).count())
-    return replace(decoder, shapes=(*decoder.shapes, deletes))
+    return with_updates(decoder, decoder.look_at_updates(read_microbatch(spark, microbatch)))
+
+
+def with_updates(decoder: Decoder, updates: Updates) -> Decoder:
+    """Count an update that changes the key as the two events it becomes: the survey did not know the key columns."""
+    split = [shape for shape in decoder.shapes if shape.kind == Operation.UPDATE.value][:1]
+    deletes = [replace(shape, kind=Operation.DELETE.value, records=updates.changes) for shape in split if updates.changes]
+    return replace(decoder, shapes=(*decoder.shapes, *deletes), updates=updates)
 
 
 def _fixed_columns(flow: CdcFlow, columns: Sequence[str]) -> SourceColumns:

@@ -27,6 +27,8 @@ _ROWS = f"FROM {EVENTS} WHERE NOT is_tombstone"
 class NativeEvents:
     """The events of a microbatch, and their counts."""
 
+    decoder: Decoder
+    """With what the updates show (:func:`airflow_cdc.pipeline.apply.native.fold.make_events`)."""
     rows: Any
     """Arrow table: the source's columns, then operation, position, commit time, partition, offset, transaction, and the names of the
     columns that the event leaves out (``__cdc_unavailable``)."""
@@ -44,7 +46,7 @@ def read_all_events(decoder: Decoder, archive: str, *, threads: int = 1) -> Nati
     import duckdb
 
     with connect_duckdb(threads=threads) as connection:
-        make_events(connection, decoder, archive)
+        decoder = make_events(connection, decoder, archive)
         try:
             _check_order(connection, decoder)
             lanes = rows_by_name(connection.execute(count_changes(_EACH)))
@@ -52,7 +54,7 @@ def read_all_events(decoder: Decoder, archive: str, *, threads: int = 1) -> Nati
             reads = read_reads(connection, find_reads(_EACH)) if count_surveyed(decoder.shapes).reads else NativeReads()
         except duckdb.Error as error:
             raise HandedOver(f"DuckDB failed: {first_line(error)}") from error
-    return NativeEvents(rows=rows, staged=staged_of(lanes), reads=reads)
+    return NativeEvents(decoder=decoder, rows=rows, staged=staged_of(lanes), reads=reads)
 
 
 def _check_order(connection: Any, decoder: Decoder) -> None:

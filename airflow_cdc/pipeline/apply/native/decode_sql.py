@@ -15,6 +15,7 @@ from airflow_cdc.model.position.lives import LANES, Lives
 from airflow_cdc.model.position.position import EPOCH
 from airflow_cdc.model.position.reach import UNKNOWN_PARTITION
 from airflow_cdc.pipeline.apply.native.left_out import HAS_BEFORE, LEFT_OUT, is_odd_placeholder, names_left_out
+from airflow_cdc.pipeline.apply.native.own_keys_sql import MOVES, misfits, of_leaves, of_staged
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.event_place import INITIAL
 from airflow_cdc.pipeline.decode.mongodb import KEY_MEMBER
@@ -49,7 +50,9 @@ def decode(decoder: Decoder, lines: RecordLines) -> str:
     key = "key.payload" if _has_wrapped_keys(decoder) else "key"
     leaf_of = _leaf_of_document if decoder.dialect.documents else _leaf
     leaves = {column: f"CAST({leaf_of(column, keys, key)} AS VARCHAR)" for column in columns}
-    read = ", ".join(f"{leaf} AS {name(f'leaf {column}')}" for column, leaf in leaves.items())
+    old, kept = of_leaves(decoder, of_key=key, are_values=lines.are_values), of_staged(decoder)
+    read = _named({**{f"leaf {column}": leaf for column, leaf in leaves.items()}, **old})
+    op, raised = (f"CASE WHEN {MOVES} THEN 'c' ELSE op END", f" + CAST({MOVES} AS INTEGER)") if old else ("op", "")
     native = decoder.dialect.native
     assert native is not None
     commit, change, serial, transaction = (
@@ -71,18 +74,19 @@ WITH lines AS (
   SELECT *, payload.op AS op, {", ".join([read, *_definitions(decoder)])} FROM lines WHERE {_is_ours(decoder, lines)}
 ), staged AS (
   SELECT {", ".join(f"{value} AS {of_source(column)}" for column, value in values.items())},
-    {", ".join(name(f"leaf {column}") for column in columns)},
-    op AS {OP}, is_tombstone, topic, payload, {START}, {IS_OF_LAYOUT},
+    {", ".join(name(column) for column in (*(f"leaf {column}" for column in columns), *old) if column not in kept)}{_listed(_named(kept))},
+    {op} AS {OP}, is_tombstone, topic, payload, {START}, {IS_OF_LAYOUT},
     {PARTITION}, {OFFSET},
     {{'commit': {_in_epoch(f"CAST({commit} AS {NUMBER})", decoder.epochs)},
       'change': CAST(CASE WHEN op = 'r' THEN -1 ELSE {change} END AS {NUMBER}),
-      'serial': CAST(CASE WHEN op = 'r' THEN -1 ELSE {serial} END AS BIGINT)}} AS {POSITION},
+      'serial': CAST(CASE WHEN op = 'r' THEN -1 ELSE {serial} END AS BIGINT){raised}}} AS {POSITION},
     {transaction} AS {TRANSACTION}, {_marker(decoder)} AS {SNAPSHOT},
     {read_instant(1_000, FIRST_DAY, LAST_DAY)("payload.source.ts_ms")} AS {COMMITTED_AT}
   FROM leaves
 )
 SELECT {", ".join(map(of_source, columns))}, {OP}, is_tombstone, {PARTITION}, {OFFSET}, {START}, {POSITION}, {TRANSACTION}, {SNAPSHOT},
-  {COMMITTED_AT}, {names_left_out(types, keys)} AS {LEFT_OUT}, payload.before IS NOT NULL AS {HAS_BEFORE}, CASE WHEN {nameless}
+  {COMMITTED_AT}, {names_left_out(types, keys)} AS {LEFT_OUT},
+  payload.before IS NOT NULL AS {HAS_BEFORE}{_listed(", ".join(map(name, kept)))}, CASE WHEN {nameless}
     WHEN is_tombstone THEN NULL
     WHEN {OP} IS NULL OR {OP} NOT IN ({texts(each.value for each in ROW_OPERATIONS)}) THEN 'a record is no change of a row'
     WHEN payload.source.connector IS NULL OR payload.source.connector NOT IN ({ours}) THEN 'a record names another connector'
@@ -90,8 +94,17 @@ SELECT {", ".join(map(of_source, columns))}, {OP}, is_tombstone, {PARTITION}, {O
     WHEN {POSITION}.commit IS NULL OR {POSITION}.change IS NULL OR {POSITION}.serial IS NULL THEN 'a position of another form'
     WHEN payload.source.ts_ms IS NOT NULL AND {COMMITTED_AT} IS NULL THEN 'a commit time of another form'
     WHEN {OP} <> 'd' AND payload.after IS NULL THEN 'an event without a row'
-    {_misfits(decoder)} END AS problem
+    {_misfits(decoder)} {misfits(decoder)} END AS problem
 FROM staged"""
+
+
+def _named(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{value} AS {name(column)}" for column, value in values.items())
+
+
+def _listed(columns: str) -> str:
+    """Return more columns of a list."""
+    return f", {columns}" if columns else ""
 
 
 def read_images(decoder: Decoder, lines: RecordLines, chosen: str) -> str:
@@ -171,8 +184,10 @@ def _members(decoder: Decoder) -> tuple[dict[str, str], dict[str, str]]:
         # Documents are texts.
         before, image, keys = "JSON", "JSON", {KEY_MEMBER: "JSON"}
     else:
-        keys = dict.fromkeys(decoder.columns.keys, "JSON")
-        before, image = struct(keys), struct(dict.fromkeys(decoder.columns.types, "JSON"))
+        of_records = decoder.keys_of_records if decoder.has_own_keys else ()
+        keys = dict.fromkeys((*decoder.columns.keys, *sorted(set(of_records).difference(decoder.columns.keys))), "JSON")
+        image = struct(dict.fromkeys(decoder.columns.types, "JSON"))
+        before = image if decoder.has_own_keys and decoder.guard.has_fillers else struct(dict.fromkeys(decoder.columns.keys, "JSON"))
     source = struct(dict.fromkeys(("connector", "ts_ms", "snapshot", *decoder.dialect.position.fields), "VARCHAR"))
     value = {"op": "VARCHAR", "before": before, "after": image, "source": source}
     members = _in_payload(decoder, value)
@@ -245,6 +260,10 @@ def _misfits(decoder: Decoder) -> str:
     return " ".join(cases)
 
 
-def count_kinds() -> str:
-    """Return the query of the number of records by operation; NULL: tombstones; and of a problem, if there is any."""
-    return f"SELECT CASE WHEN is_tombstone THEN 'tombstone' ELSE {OP} END, count(*), min(problem) FROM {EVENTS} GROUP BY ALL"
+def count_kinds(*, splits: bool) -> str:
+    """Return the query of the number of records by operation; NULL: tombstones; and of a problem, if there is any.
+
+    :param splits: whether some of them are key changes.
+    """
+    op = f"CASE WHEN {MOVES} THEN 'u' ELSE {OP} END" if splits else OP
+    return f"SELECT CASE WHEN is_tombstone THEN 'tombstone' ELSE {op} END, count(*), min(problem) FROM {EVENTS} GROUP BY ALL"

@@ -18,11 +18,13 @@ from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, Fold, count_chan
 from airflow_cdc.pipeline.apply.native.fold_undecided import CHOSEN, ImageRule, choose_events, fold_chosen
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, are_values
 from airflow_cdc.pipeline.apply.native.left_out import find_left_out
+from airflow_cdc.pipeline.apply.native.own_keys_sql import UNPROVEN, deletes_in_doubt, insert_deletes, look_at_updates, shows_another
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.evidence.snapshot_reads import LaneBeside, LaneReads
 from airflow_cdc.pipeline.microbatch.count_events import Staged, count_surveyed
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, rows_by_name
 from airflow_cdc.pipeline.native.record_lines import RecordLines, UnpairedError, fetch
+from airflow_cdc.pipeline.settle.plan_decoding import with_updates
 
 _ROWS_AT_ONCE = 20_000
 """Of a batch; Spark reads groups of a staged file in tasks of their own."""
@@ -66,6 +68,8 @@ class NativeFold:
     how: Fold
     staged: Staged
     reads: NativeReads
+    decoder: Decoder
+    """With what the updates show (:func:`make_events`)."""
     connection: Any
     """Of DuckDB, with the fold's rows (:data:`~airflow_cdc.pipeline.apply.native.fold_sql.CHANGES`)."""
 
@@ -112,13 +116,13 @@ def folding(decoder: Decoder, archive: str, *, threads: int = 1) -> Iterator[Nat
     import duckdb
 
     with connect_duckdb(threads=threads) as connection:
-        make_events(connection, decoder, archive)
+        decoder = make_events(connection, decoder, archive)
         try:
             how, lanes = _fold(connection, decoder, archive)
             reads = read_reads(connection, find_reads()) if count_surveyed(decoder.shapes).reads else NativeReads()
         except duckdb.Error as error:
             raise HandedOver(f"DuckDB failed: {first_line(error)}") from error
-        yield NativeFold(how=how, staged=staged_of(lanes), reads=reads, connection=connection)
+        yield NativeFold(how=how, staged=staged_of(lanes), reads=reads, connection=connection, decoder=decoder)
 
 
 def fold_natively(decoder: Decoder, archive: str, *, threads: int = 1) -> NativeChanges:
@@ -161,6 +165,8 @@ def _fold(connection: Any, decoder: Decoder, archive: str) -> tuple[Fold, list[d
         raise HandedOver("an unavailable value of a key whose events are not surely one row's")
     if not any(lane["hazards"] for lane in lanes):
         return how, lanes
+    if decoder.updates.changes:
+        raise HandedOver("keys of the flow's own that are handed on from row to row")
     events = choose_events(connection, how)
     images = _read_lines(connection, decoder, archive, statement=lambda lines: read_images(decoder, lines, CHOSEN))
     fold_chosen(connection, how, events, images=images, rule=ImageRule.of(decoder))
@@ -205,14 +211,39 @@ def read_reads(connection: Any, query: str) -> NativeReads:
     return NativeReads({position: reads}, {position: others})
 
 
-def make_events(connection: Any, decoder: Decoder, archive: str) -> None:
+def make_events(connection: Any, decoder: Decoder, archive: str) -> Decoder:
     """Make the table of events (:data:`~airflow_cdc.pipeline.apply.native.decode_sql.EVENTS`).
 
-    :raises HandedOver: for a line that is not plain, a value that may not fit, records that the survey did not count, and a file that
-        cannot be read from here.
+    :return: the decoder, with what the updates show where the flow's keys are not the records'.
+    :raises HandedOver: for a line that is not plain, a value that may not fit, records that the survey did not count, a delete whose key
+        may be made of fillers, and a file that cannot be read from here.
     """
+    splits = decoder.splits_key_changes
     _read_lines(connection, decoder, archive, statement=lambda lines: decode(decoder, lines))
-    _check_kinds(decoder, connection.execute(count_kinds()).fetchall())
+    _check_kinds(decoder, connection.execute(count_kinds(splits=splits)).fetchall())
+    if not splits:
+        _check_deletes(connection, decoder, archive)
+        return decoder
+    updates = look_at_updates(connection, decoder, EVENTS)
+    connection.execute(insert_deletes(decoder, EVENTS))
+    return with_updates(decoder, updates)
+
+
+def _check_deletes(connection: Any, decoder: Decoder, archive: str) -> None:
+    """Look at the images of deletes whose key may be made of fillers alone: such keys are few.
+
+    :raises HandedOver: where an image shows that it is.
+    """
+    if not decoder.guard.has_fillers:
+        return
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE {CHOSEN} AS {deletes_in_doubt(decoder, EVENTS)}")
+    if not connection.execute(f"SELECT 1 FROM {CHOSEN} LIMIT 1").fetchall():
+        connection.execute(f"DROP TABLE {CHOSEN}")
+        return
+    images = _read_lines(connection, decoder, archive, statement=lambda lines: read_images(decoder, lines, CHOSEN))
+    connection.execute(f"DROP TABLE {CHOSEN}")
+    if any(shows_another(decoder, image) for image in images):
+        raise HandedOver(UNPROVEN)
 
 
 def _read_lines(connection: Any, decoder: Decoder, archive: str, *, statement: Callable[[RecordLines], str]) -> list[dict[str, Any]]:

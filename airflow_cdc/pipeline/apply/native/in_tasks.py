@@ -44,6 +44,8 @@ def fold_in_tasks(run: MicrobatchRun, decoder: Decoder) -> StagedFold:
     :raises HandedOver: as :func:`airflow_cdc.pipeline.apply.native.fold.folding`; also for a group of files that is too large for a task,
         keys in several groups, and executors that cannot run it.
     """
+    if decoder.splits_key_changes:
+        raise HandedOver("keys of the flow's own, in a microbatch that tasks fold")
     groups = groups_of(decoder)
     files = {file.path: file for file in decoder.files}
     if not all(is_for_task(run.microbatch.archive, [files[path] for path in group]) for group in groups):

@@ -45,6 +45,7 @@ def settle_events(plain: Plain) -> NativeAppend:
     if surveyed.is_mixed:
         raise HandedOver("snapshot reads among changes")
     events = read_all_events(decoder, run.microbatch.archive, threads=plain.threads)
+    decoder, surveyed = events.decoder, count_surveyed(events.decoder.shapes)
     if may_repeat(run, plain.target, events.staged) or may_have_fallen(run, decoder, events.staged):
         raise HandedOver(LATE)
     search = SnapshotSearch(run=run, decoder=decoder, surveyed=surveyed, tables=tables)

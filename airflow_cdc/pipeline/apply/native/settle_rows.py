@@ -58,6 +58,7 @@ def settle_rows(plain: Plain) -> RowChanges:
         return _merged_by_spark(plain, run, of_tasks)
     # What is folded is let go before Spark begins: it may be gigabytes.
     with folding(plain.decoder, plain.run.microbatch.archive, threads=plain.threads) as fold:
+        plain = replace(plain, decoder=fold.decoder)
         try:
             return _for_delta_rs(plain, fold)
         except HandedOver as reason:

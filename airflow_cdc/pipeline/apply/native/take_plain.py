@@ -16,7 +16,7 @@ from airflow_cdc.model.position.position import Position
 from airflow_cdc.pipeline.apply.fit_table import Ways
 from airflow_cdc.pipeline.apply.native.bounds import why_for_tasks, why_too_large
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, why_not_decoded, why_not_merged, why_not_read
-from airflow_cdc.pipeline.apply.settled import Settled, decoder_of
+from airflow_cdc.pipeline.apply.settled import Settled, planned_decoder
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.evidence.snapshot_reads import SnapshotDoubts
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
@@ -98,7 +98,7 @@ def _take(run: MicrobatchRun, target: TargetTable | None) -> Plain:
     if reason := why_not_read(run, target):
         raise HandedOver(reason)
     large = _why_large(run)
-    decoder = decoder_of(run, target)
+    decoder = planned_decoder(run, target)
     if reason := why_not_decoded(decoder, target):
         raise HandedOver(reason)
     if large:

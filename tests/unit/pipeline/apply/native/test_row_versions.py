@@ -69,7 +69,11 @@ def a_history(chance: random.Random) -> list[KeyEvent]:
 
 def _texts(image: Image | None) -> list[str | None] | None:
     """Return an image as texts: of NULL ``NULL``, and None of what is not carried."""
-    return image and [value if isinstance(value, str) else {Special.NULL: "NULL", Special.NOT_CARRIED: None}[value] for value in image]
+    return (
+        None
+        if image is None
+        else [value if isinstance(value, str) else {Special.NULL: "NULL", Special.NOT_CARRIED: None}[value] for value in image]
+    )
 
 
 def in_spark(spark: SparkSession, histories: Sequence[Sequence[KeyEvent]], *, keeps_deleted: bool) -> dict[int, dict[str, object]]:
