@@ -87,6 +87,10 @@ class ColumnMismatchError(TerminalError):
     """Raised when one column does not fit most records of a microbatch: its declaration or the source changed; nothing was merged."""
 
 
+class AllRejectedError(TerminalError):
+    """Raised when every event of a flow without a table would be rejected: their shape is not known; nothing was made or set aside."""
+
+
 class RetypeUnfinishedError(TerminalError):
     """Raised when a retyping was interrupted while it replaced a flow's table: finish it first; nothing was planned."""
 
@@ -183,9 +187,9 @@ class RejectReason(str, Enum):
     """Why one archived record was set aside in the quarantine instead of being merged."""
 
     MALFORMED_JSON = "malformed_json"
-    """The line is not one JSON object, or a member has the wrong shape."""
+    """The line is not one JSON object to its end, or a member or the key has the wrong shape."""
     INVALID_UTF8 = "invalid_utf8"
-    """The line, or its key, holds bytes that are not UTF-8, so the source's text is unknown."""
+    """The line, or its key, holds bytes that are not UTF-8, or half of a surrogate pair, so the source's text is unknown."""
     NOT_A_CHANGE_EVENT = "not_a_change_event"
     """The value has neither a known ``op`` nor the shape of a control event."""
     FOREIGN_SHAPE = "foreign_shape"

@@ -24,7 +24,7 @@ _COMPANION_NAME = re.compile(
     r"^(?P<stem>.+)\.(?P<companion>keys|headers)(?P<ending>\.json(?:\.[a-z0-9]+)?|\.avro|(?:\.[a-z0-9]+)?\.parquet)$"
 )
 _ENDING = re.compile(
-    r"((\.(json|jsonl|ndjson|txt|log))?(\.(gz|zst|zstd|bz2))?|\.avro|(\.(snappy|gz|gzip|zstd|lz4|lz4raw|brotli))?\.parquet)$",
+    r"((\.(json|jsonl|ndjson|txt|log))?(\.(gz|zst|zstd|bz2|snappy|lz4|deflate|xz|br|zip))?|\.avro|(\.(snappy|gz|gzip|zstd|lz4|lz4raw|brotli))?\.parquet)$",
     re.IGNORECASE,
 )
 _TYPED = re.compile(r"\.(avro|parquet)$", re.IGNORECASE)
@@ -32,6 +32,8 @@ _OTHER_ENDINGS = re.compile(
     r"\.((crc|tmp|part|inprogress|pending|md|sql|csv|orc|xml|yaml|yml|zip|tar)(\.(gz|zst|zstd|bz2))?|(avro|parquet)\.(gz|zst|zstd|bz2))$",
     re.IGNORECASE,
 )
+_ZIPPED_RECORDS = re.compile(r"\.(json|jsonl|ndjson|txt|log|avro|parquet)\.zip$", re.IGNORECASE)
+"""Set aside, and not left aside: such a file holds records that nobody reads."""
 _OF_PARTITION = re.compile(r"partition=(\d+)")
 _FOLDER_VALUE = re.compile(r"^[^=/]+=[^/]*$")
 _COMPRESSED = re.compile(r"\.(gz|zst|zstd|bz2|avro|parquet)$", re.IGNORECASE)
@@ -46,6 +48,8 @@ class FileFormat(str, Enum):
 
     LINES = "lines"
     """One JSON document a line."""
+    JOINED = "joined"
+    """JSON documents, several of them on some lines."""
     ARRAY = "array"
     """One JSON array of documents."""
     AVRO = "avro"
@@ -174,7 +178,7 @@ def classify(paths: Iterable[tuple[str, int]], modified: Mapping[str, float | No
     for path in sorted(sizes):
         if _is_hidden(path) or _is_companion(path, sizes):
             continue
-        if _OTHER_ENDINGS.search(path) or _is_skipped_by_spark(path):
+        if (_OTHER_ENDINGS.search(path) and not _ZIPPED_RECORDS.search(path)) or _is_skipped_by_spark(path):
             ignored.append(path)
         else:
             files.append(_describe(path, sizes[path], keys_of.get(path), _written(path, (modified or {}).get(path))))

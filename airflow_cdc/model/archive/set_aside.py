@@ -103,7 +103,8 @@ def unreadable_error(flow: str, files: Iterable[SetAsideFile]) -> UnreadableFile
     return UnreadableFileError(
         f"Flow {printable(flow)}: {len(found)} archived files cannot be read and are set aside: {named}{more}."
         " Nothing of the flow was applied.",
-        next_step="Replace each by a whole copy under the same name, or move it out of the archive; then run again."
+        next_step="Replace each by a whole copy under the same name, or by one that is compressed as its name shows (.gz, .bz2, .zst), or"
+        " move it out of the archive; then run again."
         " `airflow-cdc files --lake …` lists them.",
         files=[file.path for file in found],
     )

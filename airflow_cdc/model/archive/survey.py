@@ -14,6 +14,10 @@ from typing import Any
 from airflow_cdc.model.archive.archived_files import ArchivedFile
 from airflow_cdc.model.plain_json import JsonArray, JsonObject
 
+READER = 1
+"""Raised whenever more shapes of records are recognised: files whose records an older survey found to be of no known shape are surveyed
+again, once."""
+
 
 class RecordKind(str, Enum):
     """Kind of an archived record, other than row operations, which have their own codes."""
@@ -22,11 +26,12 @@ class RecordKind(str, Enum):
     TRANSACTION = "transaction"
     HEARTBEAT = "heartbeat"
     SCHEMA_CHANGE = "schema_change"
+    NOTIFICATION = "notification"
     MALFORMED = "malformed"
     UNKNOWN = "unknown"
 
 
-CONTROL_KINDS = (RecordKind.TRANSACTION, RecordKind.HEARTBEAT, RecordKind.SCHEMA_CHANGE)
+CONTROL_KINDS = (RecordKind.TRANSACTION, RecordKind.HEARTBEAT, RecordKind.SCHEMA_CHANGE, RecordKind.NOTIFICATION)
 
 
 class RecordLayout(str, Enum):
@@ -168,6 +173,8 @@ class Survey(JsonObject, own=("shapes", "void")):
     holes: tuple[OffsetHoles, ...] = ()
     replaces: tuple[Replaced, ...] = ()
     """Earlier surveys' entries of some of these files."""
+    reader: int = 0
+    """What its readers could recognise (:data:`READER`)."""
     void: frozenset[str] = frozenset()
     """Paths that a later survey replaces; no microbatch owns them through this survey. Not part of the document."""
 

@@ -58,17 +58,30 @@ def _documents(fs: FileSystem, root: str, file: ArchivedFile) -> Iterator[Any]:
         raise StorageFailedError(
             f"File {file.path} of the archive cannot be read: {type(error).__name__}: {error}.", next_step="It is tried again."
         ) from error
-    lines = [text] if text.lstrip().startswith("[") else text.splitlines()
+    # Not by splitlines: a text may hold other characters that end lines, such as U+2028.
+    lines = [text] if text.lstrip().startswith("[") else text.split("\n")
     for line in lines:
-        document = _json(line)
-        yield from document if isinstance(document, list) else [document]
+        for document in _documents_of(line):
+            yield from document if isinstance(document, list) else [document]
+
+
+def _documents_of(line: str) -> Iterator[Any]:
+    """Yield the documents of a line, up to what is none: files may be joined."""
+    decoder, rest = json.JSONDecoder(), line.strip()
+    while rest:
+        try:
+            document, end = decoder.raw_decode(rest)
+        except ValueError:
+            # The survey handles unreadable lines; a sensor only counts what it can read.
+            return
+        yield document
+        rest = rest[end:].strip()
 
 
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        # The survey handles unreadable lines; a sensor only counts what it can read.
         return None
 
 

@@ -75,6 +75,15 @@ class OnGap(str, Enum):
     """Stop the flow and leave the decision to a person."""
 
 
+class OnAllRejected(str, Enum):
+    """What happens when every event of a flow is rejected before it has a table."""
+
+    STOP = "stop"
+    """Stop the flow: the shape of its records is not known, and its files stay pending."""
+    QUARANTINE = "quarantine"
+    """Set them aside, as single rejected records are."""
+
+
 class OnUnknownTypes(str, Enum):
     """What happens before a column is made whose type comes from JSON values alone, if these look as if they encode something else."""
 
@@ -194,6 +203,8 @@ class CdcFlow:
     """Column that holds the name of the source's table, where several tables share the topic and the keys do not name it."""
     cluster_by: str | tuple[str, ...] = ()
     """Columns by which maintenance clusters the table, :data:`BY_KEY` for its key's; empty: left as it is."""
+    on_all_rejected: OnAllRejected = OnAllRejected.STOP
+    """What happens when every event is rejected before the flow has a table."""
     on_missing_file: OnMissingFile = OnMissingFile.STOP
     """What happens when a late part of a transaction needs an applied file that is gone from the archive."""
     on_foreign_change: OnForeignChange = OnForeignChange.STOP
@@ -363,6 +374,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "on_other_log": one_of(OnOtherLog),
     "on_repeated_offsets": one_of(OnRepeatedOffsets),
     "table_column": text_or_none,
+    "on_all_rejected": one_of(OnAllRejected),
     "on_missing_file": one_of(OnMissingFile),
     "on_foreign_change": one_of(OnForeignChange),
     "on_unknown_types": one_of(OnUnknownTypes),

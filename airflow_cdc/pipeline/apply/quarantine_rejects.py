@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.columns import KIND, REJECT
 from airflow_cdc.model.errors import CountMismatchError
 from airflow_cdc.model.places import quarantine_uri
+from airflow_cdc.pipeline.apply.refuse_all_rejected import refuse_all_rejected
 from airflow_cdc.pipeline.apply.refuse_mismatch import refuse_mismatch
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.microbatch.count_events import Surveyed, count_kinds
@@ -38,6 +39,7 @@ def quarantine_rejects(run: MicrobatchRun, decoder: Decoder, surveyed: Surveyed,
 
     :param taken: number of events taken in.
     :raises CountMismatchError: when records are lost between the two passes.
+    :raises AllRejectedError: when every event is rejected, and the flow has no table yet.
     :raises ColumnMismatchError: when one column does not fit most of the events.
     """
     if surveyed.to_account_for == taken:
@@ -56,6 +58,7 @@ def quarantine_rejects(run: MicrobatchRun, decoder: Decoder, surveyed: Surveyed,
             )
         surveyed = counted
     refuse_mismatch(run, rows, by_reason, events=surveyed.rows)
+    refuse_all_rejected(run, rows, by_reason, taken=taken)
     if rejected and not run.is_dry:
         uri = run.state(quarantine_uri)
         append_once(run.spark, rows, uri, application=f"quarantine:{run.application}", version=run.microbatch.number)

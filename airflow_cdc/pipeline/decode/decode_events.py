@@ -33,7 +33,16 @@ from airflow_cdc.model.columns import (
     UNAVAILABLE,
 )
 from airflow_cdc.pipeline.decode.absent_columns import names_of_absent, sometimes_absent
-from airflow_cdc.pipeline.decode.envelope import CORRUPT, KIND_MEMBERS, LINE_STRUCT, SCHEMA, kind_of, no_utf8, parse_line, whole_record
+from airflow_cdc.pipeline.decode.envelope import (
+    KIND_MEMBERS,
+    LINE_STRUCT,
+    SCHEMA,
+    is_corrupt,
+    kind_of,
+    lacks_value,
+    parse_line,
+    whole_record,
+)
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE, position_of_event, snapshot_marker
 from airflow_cdc.pipeline.decode.key_changes import split_key_changes
 from airflow_cdc.pipeline.decode.key_guard import Updates, updates_in_spark
@@ -179,16 +188,19 @@ class Decoder(MicrobatchShape):
         else:
             value = forms[next(iter(self._layouts))]
         recorded = RecordLayout.RECORD in self._layouts
-        # Among whole records, a document that is not a record has no value, yet is no tombstone.
-        is_stray = f"{line} IS NOT NULL AND NOT {is_record}" if self._layouts == {RecordLayout.RECORD} else "false"
+        key = f"coalesce(CAST({line}.key AS STRING), {RAW_KEY})" if recorded else RAW_KEY
+        # What has no value is a tombstone only as a whole record that says so.
+        lacks = lacks_value(as_record)
+        strays = f"{is_record} AND {lacks}" if RecordLayout.VALUE in self._layouts else f"NOT {is_record} OR {lacks}"
+        is_stray = f"{line} IS NOT NULL AND ({strays})" if recorded else "false"
         parsed = records.selectExpr(
             FILE,
             LINE,
             ORDINAL,
             RAW,
             LINE_HASH,
-            f"{f'coalesce(CAST({line}.key AS STRING), {RAW_KEY})' if recorded else RAW_KEY} AS {RAW_KEY}",
-            f"coalesce({line}.{CORRUPT} IS NOT NULL, false) OR {no_utf8(RAW_KEY)} AS corrupt",
+            f"{key} AS {RAW_KEY}",
+            f"{is_corrupt(line, key)} AS corrupt",
             f"{f'try_cast({line}.partition AS INT)' if recorded else 'CAST(NULL AS INT)'} AS {PARTITION}",
             f"{f'try_cast({line}.`offset` AS BIGINT)' if recorded else 'CAST(NULL AS BIGINT)'} AS {OFFSET}",
             f"{value} AS value",

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from airflow_cdc.model.columns import FILE, RAW
+from airflow_cdc.model.columns import FILE, RAW, RAW_KEY
 from airflow_cdc.model.connectors.registry import entries
+from airflow_cdc.pipeline.read.one_document import END, has_lone_surrogate, is_one, sealed
 from airflow_cdc.pipeline.spark import sql
 
 LINE_STRUCT = "__cdc_parsed"
@@ -22,13 +23,26 @@ CORRUPT = "__cdc_corrupt"
 def whole_record(topic: str, value: str) -> str:
     """Return the SQL that is true for a raw line that is a whole Kafka record, rather than a row with a column ``topic``.
 
+    A transform may put the record's place into an envelope, which is then a value.
+
     :param topic: SQL of the line's member of that name.
     :param value: SQL of its member ``value`` as a struct; NULL where it is null or not an object.
     """
     # Evaluated for tombstones only. The names of a truncated line cannot be listed.
-    listed = _listed(f"array_intersect(json_object_keys({RAW}), array('offset', 'partition', 'value'))")
-    has_members = f"coalesce({listed} RLIKE 'value|offset,partition', {sql.mentions(RAW, ('value', 'partition'))})"
+    listed = _listed(f"array_intersect(json_object_keys({RAW}), array('offset', 'op', 'partition', 'source', 'value'))")
+    found = f"{listed} RLIKE 'value|offset,partition|^offset,op,partition$'"
+    has_members = f"coalesce({found}, {sql.mentions(RAW, ('value', 'partition'))})"
     return f"({topic} IS NOT NULL AND ({value} IS NOT NULL OR {has_members}))"
+
+
+def lacks_value(value: str) -> str:
+    """Return the SQL that is true for a raw line without a member ``value``: a whole record without one is no tombstone.
+
+    Its value may stand under another name, or have been left out by its writer.
+
+    :param value: SQL of its member ``value`` as a struct; NULL where it is null or not an object.
+    """
+    return f"({value} IS NULL AND NOT coalesce(array_contains(json_object_keys({RAW}), 'value'), true))"
 
 
 def _listed(names: str) -> str:
@@ -48,6 +62,8 @@ class ControlMembers(NamedTuple):
 TRANSACTION = ControlMembers("(data_collections,)?(event_count,)?id,status(,ts_ms)?", "id,status")
 SCHEMA_CHANGE = ControlMembers("databaseName(,ddl)?(,position)?(,schemaName)?,source(,tableChanges)?(,ts_ms)?", "databaseName,source")
 HEARTBEAT_MEMBERS = "ts_ms"
+NOTIFICATION_MEMBERS = "additional_data,aggregate_type,id,(timestamp,)?type"
+"""Of Debezium's notifications in a topic of their own."""
 
 _REPLACED = "'\ufffd'"
 _READ_TOPIC = f"if({LINE_STRUCT}.{CORRUPT} IS NULL, {LINE_STRUCT}.topic, get_json_object({RAW}, '$.topic'))"
@@ -86,15 +102,30 @@ def parse_line(members: str) -> str:
     """Return the SQL that parses a line into a struct of ``members`` (DDL), all of whose leaves are text."""
     options = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', {sql.text(CORRUPT)}, 'allowNonNumericNumbers', 'true')"
     # A bare null is an archived tombstone, which the parser would report as corrupt.
-    return sql.once(f"from_json(nullif({RAW}, 'null'), {sql.text(members + f', {CORRUPT} STRING')}, {options})")
+    return sql.once(f"from_json(nullif({sealed(RAW)}, 'null'), {sql.text(members + f', {CORRUPT} STRING, {END} STRING')}, {options})")
+
+
+def is_broken(line: str) -> str:
+    """Return the SQL that is true where a line from :func:`parse_line` is not one JSON object of the right shape, to its end."""
+    return f"coalesce({line}.{CORRUPT} IS NOT NULL OR ({line} IS NOT NULL AND {line}.{END} IS NULL), false)"
+
+
+def is_corrupt(line: str, key: str) -> str:
+    """Return the SQL that is true for a line from :func:`parse_line` that is broken, is no UTF-8, or has such a key.
+
+    :param key: SQL of the record's key (text): of the line, else of the companion.
+    """
+    return f"({is_broken(line)} OR {no_utf8(RAW_KEY)} OR NOT {is_one(key)})"
 
 
 def no_utf8(key: str) -> str:
-    """Return the SQL that is true where a raw line, or the key from its companion, is not valid UTF-8.
+    """Return the SQL that is true where a raw line, or the key from its companion, is not valid UTF-8, or names what cannot be.
 
-    The parser replaces such bytes by U+FFFD: a value that the source never had. A U+FFFD of the source itself is valid UTF-8.
+    The parser replaces such bytes by U+FFFD: a value that the source never had. A U+FFFD of the source itself is valid UTF-8. Half of a
+    surrogate pair it replaces by a question mark.
     """
-    return f"NOT (is_valid_utf8({RAW}) AND coalesce(is_valid_utf8({key}), true))"
+    are_utf8 = f"is_valid_utf8({RAW}) AND coalesce(is_valid_utf8({key}), true)"
+    return f"(NOT ({are_utf8}) OR {has_lone_surrogate(RAW)} OR {has_lone_surrogate(key)})"
 
 
 def kind_of(*, corrupt: str, value: str, payload: str, key: str) -> str:
@@ -119,6 +150,7 @@ def kind_of(*, corrupt: str, value: str, payload: str, key: str) -> str:
         WHEN ({payload}.tableChanges IS NOT NULL OR {payload}.databaseName IS NOT NULL)
             AND {_IS_SCHEMA_CHANGE} THEN 'schema_change'
         WHEN try_cast({payload}.ts_ms AS BIGINT) IS NOT NULL AND {_IS_HEARTBEAT} AND {of_server} THEN 'heartbeat'
+        WHEN {sql.mentions(RAW, ("aggregate_type",))} AND {_IS_NOTIFICATION} THEN 'notification'
         ELSE coalesce({", ".join(others)}) END"""
 
 
@@ -138,10 +170,13 @@ def _member_of(path: str) -> str:
 
 
 _PAYLOAD_MEMBERS = _listed(f"json_object_keys(coalesce({', '.join(map(_member_of, ('$.value.payload', '$.value', '$.payload')))}, {RAW}))")
+MEMBERS_SEEN = f"coalesce({_PAYLOAD_MEMBERS}, 'no members')"
+"""SQL of the names of a raw line's members, sorted: of the innermost document that wraps no other."""
 _VALUE_MEMBERS = _listed(f"json_object_keys(coalesce({_member_of('$.value')}, {RAW}))")
 _IS_TRANSACTION = f"{_PAYLOAD_MEMBERS} RLIKE '^(?!{TRANSACTION.no_event}$){TRANSACTION.pattern}$'"
 _IS_SCHEMA_CHANGE = f"{_PAYLOAD_MEMBERS} RLIKE '^(?!{SCHEMA_CHANGE.no_event}$){SCHEMA_CHANGE.pattern}$'"
 _IS_HEARTBEAT = f"{_PAYLOAD_MEMBERS} = '{HEARTBEAT_MEMBERS}'"
+_IS_NOTIFICATION = f"{_PAYLOAD_MEMBERS} RLIKE '^{NOTIFICATION_MEMBERS}$'"
 _IS_NULL = (
     f"{_VALUE_MEMBERS} IN ('payload', 'payload,schema') AND coalesce({_member_of('$.value.payload')}, {_member_of('$.payload')}) IS NULL"
 )

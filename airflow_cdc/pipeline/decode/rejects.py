@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_cdc.model.columns import KIND, POSITION, RAW_KEY
 from airflow_cdc.model.errors import RejectReason
-from airflow_cdc.pipeline.decode.envelope import no_utf8
+from airflow_cdc.pipeline.decode.envelope import MEMBERS_SEEN, no_utf8
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns
 from airflow_cdc.pipeline.decode.whole_rows import before_name, reasons_of_incomplete_rows
 from airflow_cdc.pipeline.spark import sql
@@ -38,7 +38,7 @@ def reject_of(columns: SourceColumns, *, without_key: bool, foreign: str | None)
     return f"""CAST(CASE
         WHEN {KIND} = 'malformed' AND {no_utf8(RAW_KEY)} THEN {_reject(RejectReason.INVALID_UTF8)}
         WHEN {KIND} = 'malformed' THEN {_reject(RejectReason.MALFORMED_JSON)}
-        WHEN {KIND} = 'unknown' THEN {_reject(RejectReason.NOT_A_CHANGE_EVENT)}
+        WHEN {KIND} = 'unknown' THEN {_reject(RejectReason.NOT_A_CHANGE_EVENT, f"concat('a document of ', left({MEMBERS_SEEN}, 200))")}
         WHEN NOT ({is_row}) AND {KIND} <> 't' THEN NULL
         WHEN NOT {IS_OURS} THEN {_reject(RejectReason.OTHER_CONNECTOR)}
         {is_foreign}

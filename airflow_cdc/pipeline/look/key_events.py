@@ -43,7 +43,7 @@ class KeyRecord:
 
 def why_not_searched(file: ArchivedFile) -> str | None:
     """Return why a file's records are not found by their text; None where they are."""
-    if file.format in (FileFormat.AVRO, FileFormat.PARQUET):
+    if file.format not in (FileFormat.LINES, FileFormat.ARRAY):
         return f"{file.format.value} files are read by Spark alone"
     return "its records have another shape than Debezium's envelope" if file.respelled else None
 
@@ -109,7 +109,8 @@ def _record(file: ArchivedFile, number: int, document: Any, companion: Any, topi
     """
     value, row_key, partition, offset = document, companion, file.partition, None
     if topic is not None:
-        if not isinstance(document, dict) or document.get("topic") != topic:
+        # Without a value it is no tombstone, and was rejected.
+        if not isinstance(document, dict) or document.get("topic") != topic or "value" not in document:
             return None
         value, row_key = document.get("value"), document.get("key")
         partition, offset = _whole(document.get("partition")), _whole(document.get("offset"))

@@ -130,8 +130,10 @@ def _shape(document: Any, companion: Any, file: ArchivedFile) -> tuple[str | Non
     if document is _BROKEN or not isinstance(document, dict | None):
         return None, None, (None, RecordKind.MALFORMED.value, None, None, None, None, None)
     topic, partition, offset, row_key, value = None, file.partition, None, companion, document
-    if document and isinstance(document.get("topic"), str) and {"value", "partition"} & document.keys():
-        topic, value, row_key = document["topic"], document.get("value"), document.get("key")
+    if document and isinstance(document.get("topic"), str) and ("value" in document or _has_place_alone(document)):
+        if "value" not in document:
+            raise NotPlainError("a record has no value")
+        topic, value, row_key = document["topic"], document["value"], document.get("key")
         partition, offset = _number(document.get("partition")), _number(document.get("offset"))
     schema, payload = _unwrapped(value)
     if isinstance(value, dict) and any(mark in value or (isinstance(payload, dict) and mark in payload) for mark in MARKS):
@@ -149,6 +151,11 @@ def _shape(document: Any, companion: Any, file: ArchivedFile) -> tuple[str | Non
         value_shape = _text(schema) if schema else _names(image)
     table = _table(source)
     return topic, offset, (topic, kind, partition, connector, table, _text(key_schema) if key_schema else _names(key_payload), value_shape)
+
+
+def _has_place_alone(document: Mapping[str, Any]) -> bool:
+    """Return whether a document has a record's place and is no envelope into which a transform put it."""
+    return {"partition", "offset"} <= document.keys() and not {"op", "source"} <= document.keys()
 
 
 def _number(value: Any) -> int | None:

@@ -91,6 +91,17 @@ def rows_by_name(cursor: Any) -> list[dict[str, Any]]:
 
 def with_line_like(connection: Any, paths: Iterable[str], pattern: str) -> set[str]:
     """Return the paths of files with a JSON line, as it is archived, that contains a match of a regular expression (RE2)."""
-    lines = f"read_ndjson_objects([{texts(paths)}], filename = true, hive_partitioning = false)"
-    found = connection.execute(f"SELECT DISTINCT filename FROM {lines} WHERE regexp_matches(json, {text(pattern)})").fetchall()
+    found = connection.execute(f"SELECT DISTINCT filename FROM {_lines(paths)} WHERE regexp_matches(json, {text(pattern)})").fetchall()
     return {path for (path,) in found}
+
+
+def lines_with_null(connection: Any, paths: Iterable[str], member: str) -> dict[str, int]:
+    """Return by path how many lines of whole JSON documents have a member that is null, and hold no object under its name."""
+    is_object = " OR ".join(f"contains(json, {text(begins)})" for begins in (f'"{member}":{{', f'"{member}": {{'))
+    has_null = f"json_type(json, {text(f'$.{member}')}) = 'NULL'"
+    query = f"SELECT filename, count(*) FROM {_lines(paths)} WHERE NOT ({is_object}) AND {has_null} GROUP BY filename"
+    return dict(connection.execute(query).fetchall())
+
+
+def _lines(paths: Iterable[str]) -> str:
+    return f"read_ndjson_objects([{texts(paths)}], filename = true, hive_partitioning = false)"

@@ -7,6 +7,7 @@ An attribute's name is that of a ``source`` field in lower case without undersco
 from __future__ import annotations
 
 from airflow_cdc.model.connectors.registry import flattened_fields
+from airflow_cdc.pipeline.read.one_document import END, sealed
 from airflow_cdc.pipeline.spark import sql
 
 MARKS = ("specversion",)
@@ -26,12 +27,14 @@ def envelope(parts: str) -> str:
     source = sql.struct({name: f"event.{attributes[name]}" for name in source_fields})
     images = "".join(f",\"{name}\":', coalesce(data.{name}, 'null'), '" for name in ("before", "after"))
     built = f"concat('{{\"op\":\"', event.iodebeziumop, '\"{images},\"source\":', to_json({source}), '}}')"
-    payload = f"""CASE WHEN data.op IS NOT NULL THEN coalesce(wrapped.payload, event.data)
+    # Where another document follows in it, the data is a text: left as it is, the event is broken.
+    is_whole = f"coalesce(data.{END}, wrapped.payload) IS NOT NULL"
+    payload = f"""CASE WHEN NOT ({is_whole}) THEN NULL WHEN data.op IS NOT NULL THEN coalesce(wrapped.payload, event.data)
         WHEN event.iodebeziumop IS NOT NULL AND (data.before IS NOT NULL OR data.after IS NOT NULL OR event.iodebeziumop = 't')
         THEN {built} END"""
     whole = f"if(wrapped.schema IS NULL, {payload}, concat('{{\"schema\":', wrapped.schema, ',\"payload\":', {payload}, '}}'))"
-    ddl = sql.text(", ".join(f"{name} STRING" for name in _MEMBERS))
-    with_data = sql.let("data", f"from_json(coalesce(wrapped.payload, event.data), {ddl})", whole)
+    ddl = sql.text(", ".join(f"{name} STRING" for name in (*_MEMBERS, END)))
+    with_data = sql.let("data", f"from_json({sealed('coalesce(wrapped.payload, event.data)')}, {ddl})", whole)
     with_parts = sql.let("wrapped", "from_json(event.data, 'schema STRING, payload STRING')", with_data)
     found = sql.let("event", f"from_json({parts}.payload, {sql.text(members)})", f"if(event.specversion IS NULL, NULL, {with_parts})")
     return f"if({sql.mentions(f'{parts}.payload', MARKS)}, {found}, NULL)"

@@ -12,11 +12,13 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat
 from airflow_cdc.model.columns import FILE, LINE, ORDINAL, RAW, RAW_KEY
+from airflow_cdc.pipeline.read.one_document import END, documents_of, has_lone_surrogate, without_lone_surrogates
 from airflow_cdc.pipeline.read.respell import respelled
 from airflow_cdc.pipeline.read.typed_records import is_typed, read_typed
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.spark.uris import spark_uri
 
+_TEXTS = (FileFormat.LINES, FileFormat.JOINED, FileFormat.ARRAY)
 _GLOB_CHARACTERS = re.compile(r"([\[\]{}*?\\])")
 
 LINES_SCHEMA = f"{FILE} string, {ORDINAL} struct<block: bigint, row: bigint>, {RAW} string, {RAW_KEY} string, {LINE} bigint"
@@ -58,7 +60,7 @@ class _Source:
     """Whether to respell. Skipped if no record needs it, to save the cost of planning."""
 
     def read(self, paths: Sequence[str]) -> DataFrame:
-        frames = [self._texts(paths)] if self.format in (FileFormat.LINES, FileFormat.ARRAY) else self._typed(paths)
+        frames = [self._texts(paths)] if self.format in _TEXTS else self._typed(paths)
         raw = f"{sql.once(respelled(RAW))} AS {RAW}" if self.other_shapes else RAW
         return reduce(DataFrame.unionByName, frames).selectExpr(
             FILE, f"struct(block, monotonically_increasing_id() AS row) AS {ORDINAL}", raw
@@ -68,6 +70,8 @@ class _Source:
         is_array = self.format is FileFormat.ARRAY
         texts = self.spark.read.text(list(_uris(self.archive, paths).values()), wholetext=is_array)
         texts = texts.selectExpr(*_place(self.archive), f"value AS {RAW}")
+        if self.format is FileFormat.JOINED:
+            return texts.selectExpr(FILE, "block", f"explode({documents_of(RAW)}) AS {RAW}")
         return texts.selectExpr(FILE, "block", f"explode({_records_of(RAW)}) AS {RAW}") if is_array else texts
 
     def _typed(self, paths: Sequence[str]) -> list[DataFrame]:
@@ -79,14 +83,16 @@ class _Source:
 
 def _records_of(text: str) -> str:
     """Return the SQL of the documents in a JSON array's text; for any other text, the text itself, which no reader accepts as a record."""
-    # Wrapped in an object, because the parser ignores anything behind the end of a bare array.
-    wrapped = f"concat('{{\"records\":', {text}, '}}')"
-    parsed = f"from_json({wrapped}, 'records ARRAY<STRING>, corrupt STRING', map('columnNameOfCorruptRecord', 'corrupt'))"
+    # Wrapped in an object, because the parser ignores anything behind the end of a bare array; or of the object.
+    wrapped = f"concat('{{\"records\":', {without_lone_surrogates(text)}, ',\"{END}\":0}}')"
+    parsed = f"from_json({wrapped}, 'records ARRAY<STRING>, {END} STRING, corrupt STRING', map('columnNameOfCorruptRecord', 'corrupt'))"
     # Parsing replaces invalid UTF-8. A document with the replacement character had such bytes, or may have had: keep its bytes invalid, as
     # this is how it is recognised.
-    kept = f"if(is_valid_utf8({text}), record, replace(record, '\ufffd', CAST(X'FF' AS STRING)))"
+    is_text = f"is_valid_utf8({text}) AND NOT {has_lone_surrogate(text)}"
+    kept = f"if({is_text}, record, replace(record, '\ufffd', CAST(X'FF' AS STRING)))"
     documents = f"transform(array_of.records, record -> coalesce({kept}, 'null'))"
-    return sql.let("array_of", parsed, f"if(array_of.corrupt IS NULL AND array_of.records IS NOT NULL, {documents}, array({text}))")
+    is_whole = f"array_of.corrupt IS NULL AND array_of.records IS NOT NULL AND array_of.{END} IS NOT NULL"
+    return sql.let("array_of", parsed, f"if({is_whole}, {documents}, array({text}))")
 
 
 def _uris(archive: str, paths: Sequence[str]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from airflow_cdc.model.archive.completeness import (
 )
 from airflow_cdc.model.archive.interval import Interval
 from airflow_cdc.model.errors import (
+    AllRejectedError,
     CdcError,
     CountMismatchError,
     StorageFailedError,
@@ -55,6 +56,7 @@ from airflow_cdc.pipeline.run.explain_failure import explain_failure
 from airflow_cdc.pipeline.run.explain_mismatch import explain_mismatch
 from airflow_cdc.pipeline.run.refuse_microbatch import refuse_gap, refuse_other_log
 from airflow_cdc.pipeline.run.repair_table import RepairedFlow, repair_table
+from airflow_cdc.pipeline.run.set_back import set_back
 from airflow_cdc.pipeline.run.step import BEGUN, DONE, ENDED, FAILED, Step
 from airflow_cdc.pipeline.run.survey_new_files import megabytes
 from airflow_cdc.pipeline.spark.connect import release_session
@@ -352,6 +354,9 @@ class FlowRun:
             report = apply_microbatch(attempt)
             if microbatch.is_again:
                 drop_replaced(session, attempt.state(quarantine_uri), microbatch, self.state)
+        except AllRejectedError:
+            set_back(self.archive, self.ledger, self.state, microbatch)
+            raise
         except CountMismatchError as problem:
             raise explain_mismatch(self.archive, self.state, microbatch, problem) from problem
         except CdcError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_cdc.model.archive.archived_files import side_by_side
-from airflow_cdc.model.archive.survey import Survey, may_skip_offsets
+from airflow_cdc.model.archive.survey import READER, Survey, may_skip_offsets
 from airflow_cdc.model.errors import ConcurrentRunError
 from airflow_cdc.model.look.new_files import NewFiles
 from airflow_cdc.model.state.lake import ArchiveState
@@ -53,7 +53,7 @@ def _survey(run: ArchiveRun, state: ArchiveState, ledger: Ledger, found: NewFile
     for item in changed:
         run.progress(f"changed since survey {item.survey}, and read once more: {item.path}")
     number, files = ledger.surveyed_through + 1, side_by_side(surveyed.files)
-    survey = Survey(state.archive, number, files, surveyed.shapes, holes, changed)
+    survey = Survey(state.archive, number, files, surveyed.shapes, holes, changed, READER)
     is_first = not survey.files or state.add(survey)
     run.after_effect("survey")
     if is_first:

@@ -13,26 +13,28 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat
-from airflow_cdc.model.archive.survey import FilePlace, TopicShape
+from airflow_cdc.model.archive.survey import FilePlace, RecordKind, TopicShape
 from airflow_cdc.model.columns import FILE, ORDINAL, RAW, RAW_KEY
 from airflow_cdc.model.connectors.connector import Connector
 from airflow_cdc.model.connectors.registry import entries, with_log_of_database, without_database
 from airflow_cdc.model.operation import Operation
 from airflow_cdc.pipeline.decode.envelope import (
-    CORRUPT,
     KIND_MEMBERS,
     LINE_STRUCT,
     connector_of,
     in_line,
+    is_broken,
     kind_of,
+    lacks_value,
     named_topic,
     no_utf8,
     parse_line,
     schema_in,
     whole_record,
 )
+from airflow_cdc.pipeline.read.one_document import is_one, starts_another
 from airflow_cdc.pipeline.read.read_lines import file_literal, read_lines
-from airflow_cdc.pipeline.read.respell import MARKS
+from airflow_cdc.pipeline.read.respell import MARKS, may_be_text
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.survey.count_shapes import MALFORMED, places, shapes_of
 from airflow_cdc.pipeline.survey.survey_in_tasks import survey_by_many
@@ -48,7 +50,7 @@ _VALUE = {"schema": "STRING", "payload": f"STRUCT<{', '.join(f'{name}: {kind}' f
 _RECORD = {"topic": "STRING", "partition": "STRING", "offset": "STRING", "key": "STRING"}
 _EVENT_KINDS = ", ".join(sql.text(operation.value) for operation in Operation)
 _SHAPES = ("key_schema", "key_names", "value_schema", "value_names")
-_DESCRIBED = (FILE, "is_record", "topic", "kind", "connector", "partition", "table", "log", "begins_as", "is_marked")
+_DESCRIBED = (FILE, "is_record", "topic", "kind", "connector", "partition", "table", "log", "begins_as", "are_joined", "is_marked")
 _SOURCE = "payload.source"
 _TABLE = f"""if({_SOURCE}.table IS NULL, NULL, concat_ws('.', {_SOURCE}.name,
     if({_SOURCE}.connector IN ({", ".join(map(sql.text, without_database()))}), NULL, {_SOURCE}.db), {_SOURCE}.schema, {_SOURCE}.table))"""
@@ -88,12 +90,17 @@ class _Look:
     rows: list[dict[str, Any]]
 
     def of_other_format(self) -> dict[str, ArchivedFile]:
-        """Return by path the files that were read as lines but whose first bytes show another format, with that format."""
+        """Return by path the files that were read as lines but whose first bytes show another format, or whose lines several documents on
+        one, with that format.
+        """
         first: dict[str, dict[str, Any]] = {}
         for row in self.rows:
             if row[FILE] not in first or row["at"] < first[row[FILE]]["at"]:
                 first[row[FILE]] = row
-        formats = {path: FileFormat(row["begins_as"]) for path, row in first.items() if row["begins_as"]}
+        # A companion's lines run beside the lines of its file: these stay lines.
+        paired = {file.path for file in self.files if file.keys_path}
+        formats = {row[FILE]: FileFormat.JOINED for row in self.rows if row["are_joined"] and row[FILE] not in paired}
+        formats |= {path: FileFormat(row["begins_as"]) for path, row in first.items() if row["begins_as"]}
         return {file.path: replace(file, format=formats[file.path]) for file in self.files if file.path in formats}
 
     def of_other_shape(self) -> dict[str, ArchivedFile]:
@@ -158,13 +165,15 @@ def _values(lines: DataFrame, of_older_surveys: Sequence[str], *columns: str) ->
     kept = (RAW_KEY, *(name for name in columns if name != RAW_KEY))
     parsed = lines.selectExpr(FILE, ORDINAL, RAW, *kept, f"{parse_line(_ddl({**of_record, **_VALUE}))} AS {line}")
     # A record may have members beside its value with the names, but not the types, of a value's members: ignore them.
-    looked = parsed.selectExpr("*", f"if({line}.{CORRUPT} IS NOT NULL, {parse_line(_ddl(of_record))}, NULL) AS {record}")
+    looked = parsed.selectExpr("*", f"if({is_broken(line)}, {parse_line(_ddl(of_record))}, NULL) AS {record}")
     is_odd = f"{record}.topic IS NOT NULL"
 
     def member_of(member: str) -> str:
         return f"if({is_odd}, {record}.{member}, {line}.{member})"
 
     is_record = whole_record(member_of("topic"), member_of("value"))
+    # A value's own member of that name is no key.
+    key = f"coalesce(if({is_record}, {member_of('key')}, NULL), {RAW_KEY})"
     topic = f"if({is_odd}, if({is_record}, {record}.topic, NULL), {named_topic(of_older_surveys)})"
 
     # A value-only line is the value itself; a NULL struct there is the bare JSON null of an archived tombstone.
@@ -174,9 +183,11 @@ def _values(lines: DataFrame, of_older_surveys: Sequence[str], *columns: str) ->
         ORDINAL,
         RAW,
         *columns,
-        f"if({line}.{CORRUPT} IS NULL, NULL, {_BEGINS_AS}) AS begins_as",
+        f"CASE WHEN {is_broken(line)} THEN {_BEGINS_AS} END AS begins_as",
+        f"{is_broken(line)} AND {starts_another(RAW)} AS are_joined",
         f"{is_record} AS is_record",
-        f"coalesce({member_of(CORRUPT)} IS NOT NULL, false) OR {no_utf8(RAW_KEY)} AS corrupt",
+        f"if({is_odd}, {is_broken(record)}, {is_broken(line)}) OR {no_utf8(RAW_KEY)} OR NOT {is_one(key)} AS corrupt",
+        f"{is_record} AND {lacks_value(member_of('value'))} AS is_stray",
         f"{topic} AS topic",
         *[f"{member_of(f'`{name}`')} AS `{name}`" for name in _RECORD if name not in ("key", "topic")],
         f"coalesce({member_of('key')}, {RAW_KEY}) AS key",
@@ -197,11 +208,12 @@ def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
         ORDINAL,
         RAW,
         "begins_as",
+        "are_joined",
         "is_record",
         "topic",
         f"coalesce(try_cast(partition AS INT), {file_literal(files, 'partition', 'INT')}) AS partition",
         "try_cast(`offset` AS BIGINT) AS `offset`",
-        f"{kind_of(corrupt='corrupt', value='value', payload='payload', key='key')} AS kind",
+        f"{kind_of(corrupt='corrupt', value='if(value IS NULL AND NOT is_stray, NULL, true)', payload='payload', key='key')} AS kind",
         f"{connector_of('payload')} AS connector",
         f"{_TABLE} AS table",
         f"{_LOG} AS log",
@@ -220,8 +232,10 @@ def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
             members = _if_of(entry, sql.texts(entry.values.columns), members)
     named = described.selectExpr(
         *(name for name in _DESCRIBED if name != "is_marked"),
-        # A complete envelope is in no other shape.
-        f"if(kind IN ({_EVENT_KINDS}) AND connector IS NOT NULL, false, {sql.mentions(RAW, MARKS)}) AS is_marked",
+        # A complete envelope is in no other shape, unless it lacks its schema.
+        f"""CASE WHEN kind IN ({_EVENT_KINDS}) AND connector IS NOT NULL THEN wrapped AND schema IS NULL
+            WHEN kind IN ('{RecordKind.UNKNOWN.value}', '{MALFORMED}') AND {may_be_text(RAW)} THEN true
+            ELSE {sql.mentions(RAW, MARKS)} END AS is_marked""",
         f"{ORDINAL}.block",
         f"{ORDINAL}.row",
         "`offset`",
@@ -230,7 +244,9 @@ def _describe(values: DataFrame, files: Sequence[ArchivedFile]) -> DataFrame:
         f"CASE WHEN kind IN ({_EVENT_KINDS}) AND wrapped THEN schema END AS value_schema",
         f"CASE WHEN kind IN ({_EVENT_KINDS}) AND NOT wrapped THEN {members} END AS value_names",
     )
-    return named.selectExpr("*", f"{schema_in('key', 'key_names')} AS key_schema").drop("key")
+    described = named.selectExpr("*", f"{schema_in('key', 'key_names')} AS key_schema").drop("key")
+    lacks_schema = "key_schema IS NULL AND array_join(sort_array(key_names), ',') = 'payload,schema'"
+    return described.withColumn("is_marked", F.expr(f"is_marked OR coalesce({lacks_schema}, false)"))
 
 
 def _of_connectors(parent: str, member: Literal["image", "key"]) -> list[str]:

@@ -7,12 +7,14 @@ A plain file holds row envelopes, tombstones and control events. The rows are th
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat
+from airflow_cdc.model.archive.survey import RecordKind
 from airflow_cdc.model.columns import FILE
-from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, may_read, rows_by_name
+from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, lines_with_null, may_read, rows_by_name
 from airflow_cdc.pipeline.native.fetched_files import is_fetched, is_named_alike
 from airflow_cdc.pipeline.native.record_lines import RecordLines, UnpairedError, fetch, is_paired_natively
 from airflow_cdc.pipeline.native.trailing_commas import with_trailing_commas
@@ -136,6 +138,8 @@ def _shapes(
         connection.register_filesystem(fetched)
         lines = RecordLines(fetched, files, are_values=are_values)
         rows = rows_by_name(connection.execute(DESCRIBED.format(lines=events(lines))))
+        if not are_values and not _are_told_null(connection, rows):
+            raise UnpairedError("a record has no value, and does not say that it is null")
     by_uri = dict(zip(lines.uris, files, strict=True))
     found: dict[str, list[dict[str, Any]]] = {file.path: [] for file in files}
     for row in rows:
@@ -144,6 +148,18 @@ def _shapes(
         path = by_uri[row["filename"]].path
         found[path].append({**row, "path": path})
     return found
+
+
+def _are_told_null(connection: Any, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether each record that counts as a tombstone has a member ``value``: DuckDB reads an absent one as null.
+
+    Looks once more at the files with such records, and counts the lines that have a null; those with an object are known by their text.
+    """
+    counted: Counter[str] = Counter()
+    for row in rows:
+        if row["kind"] == RecordKind.TOMBSTONE.value and not row["is_odd"]:
+            counted[row["filename"]] += row["records"]
+    return not counted or counted == lines_with_null(connection, counted, "value")
 
 
 def _is_odd(row: Mapping[str, Any]) -> bool:
@@ -167,6 +183,7 @@ def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
         FILE: row["path"],
         "is_record": True,
         "begins_as": None,
+        "are_joined": False,
         "is_marked": False,
         "at": (0, 0),
         **{same: row[same] for same in _SAME},

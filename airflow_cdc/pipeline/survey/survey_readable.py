@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat
+from airflow_cdc.model.archive.compressions import MOST_MAGIC, compression_of, why_not_decompressed
 from airflow_cdc.model.archive.set_aside import UNREADABLE, SetAsideFile, set_aside
 from airflow_cdc.model.archive.survey import RecordKind, TopicShape
 from airflow_cdc.model.errors import SparkFailedError
@@ -43,8 +44,9 @@ def survey_readable(spark: SparkSession, archive: str, files: Sequence[ArchivedF
     :param natively: whether files that are plain may be read without Spark.
     :raises SparkFailedError: if a file cannot be read for a reason outside the file.
     """
-    bad: dict[str, str] = {}
-    found, shapes, rest = tuple[ArchivedFile, ...](), tuple[TopicShape, ...](), list(files)
+    # Never shown to Spark: Hadoop's codecs believe the lengths that such a file begins with, and end the JVM.
+    bad = {file.path: why for file in files for part in _parts(file) if (why := why_not_decompressed(part))}
+    found, shapes, rest = tuple[ArchivedFile, ...](), tuple[TopicShape, ...](), [file for file in files if file.path not in bad]
     while rest:
         try:
             found, shapes = survey_files(spark, archive, rest, natively=natively)
@@ -116,8 +118,26 @@ def _not_what_they_are_named(archive: str, files: Sequence[ArchivedFile], shapes
     for shape in shapes:
         kinds.setdefault(shape.file, set()).add(shape.kind)
     typed = (FileFormat.AVRO, FileFormat.PARQUET)
-    garbage = [file for file in files if file.format in typed and kinds.get(file.path) == {RecordKind.MALFORMED.value}]
+    broken = [file for file in files if kinds.get(file.path) == {RecordKind.MALFORMED.value}]
+    garbage = [file for file in broken if file.format in typed]
+    texts = [file for file in broken if file.format not in typed]
     # Hadoop reads no lines from a file that is not bzip2.
     silent = [file for file in files if file.size and file.path not in kinds and file.path.lower().endswith(".bz2")]
     reasons = {file.path: f"it is no {file.format.value.capitalize()} file, and holds no JSON lines" for file in garbage}
-    return {**reasons, **(_misnamed(archive, silent) if silent else {})}
+    return {**reasons, **_compressed(archive, texts), **(_misnamed(archive, silent) if silent else {})}
+
+
+def _compressed(archive: str, files: Sequence[ArchivedFile]) -> dict[str, str]:
+    """Return by path the files of lines that no reader decompresses, by their first bytes: their names do not show the format."""
+    if not files:
+        return {}
+    fs, root = file_system(archive)
+    with ThreadPoolExecutor(_READERS) as pool:
+        begins = pool.map(lambda file: fs.cat_file(f"{root.rstrip('/')}/{file.path}", start=0, end=MOST_MAGIC), files)
+        reasons = {file.path: compression_of(first) for file, first in zip(files, begins, strict=True)}
+    # By its own ending it is decompressed: then the text inside is no JSON.
+    return {
+        path: f"it is {how} inside, which its name does not show"
+        for path, how in reasons.items()
+        if how and not path.lower().endswith(tuple(_BEGINNINGS))
+    }

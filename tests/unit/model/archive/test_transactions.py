@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_cdc.model.archive import transactions
+from airflow_cdc.model.archive.archived_files import list_archive
+from airflow_cdc.model.archive.transaction_records import read_transaction_records
 from airflow_cdc.model.archive.transactions import (
     Lacking,
     OpenTransactions,
@@ -224,3 +227,12 @@ def captured() -> Iterator[Transaction]:
 
 def test_sql_servers_transactions_are_named_by_their_commit_position() -> None:
     assert sqlserver_lsn(transaction_key("00000027:0000003e:000d")) == (0x27 << 48) | (0x3E << 16) | 0xD
+
+
+def test_a_sensor_reads_what_is_on_a_line_to_its_end(tmp_path: Path) -> None:
+    """By ``splitlines`` a text with U+2028 broke its line in two, and of documents that share a line none was read."""
+    begin = {"status": "BEGIN", "id": "7:1", "event_count": None, "data_collections": None, "ts_ms": 1, "note": "a\u2028b"}
+    lines = [json.dumps({**begin, "id": f"{number}:1"}, ensure_ascii=False) for number in range(3)]
+    (tmp_path / "s.transaction.jsonl").write_text(f"{lines[0]}{lines[1]}\n{lines[2]} x\n", encoding="utf-8")
+    files = list_archive(LocalFileSystem(), str(tmp_path)).files
+    assert len(list(read_transaction_records(LocalFileSystem(), str(tmp_path), files, 1))) == 3

@@ -149,8 +149,8 @@ def test_every_job_s_report_has_a_golden_document() -> None:
 # -- the samples ---------------------------------------------------------------------------------------------------
 
 NEVER_SET = {
-    # Is not written down.
-    "Survey": {"void"},
+    # The first is not written down; the second is newer than the oldest lake.
+    "Survey": {"void", "reader"},
     # Is so only when another microbatch, run or process comes behind.
     "LeaseFile": {"released"},
     "AnnouncedVersions": {"before"},

@@ -161,6 +161,17 @@ ODD = {
     "another connector": PLAIN.replace('"connector":"postgresql"', '"connector":"vitess"'),
     "bytes that are not UTF-8": PLAIN.replace('"x":1', '"x":"\udcff"'),
     "a byte order mark": "\ufeff" + PLAIN,
+    "a line separator behind a document": f"{PLAIN}\u2028{PLAIN}",
+    "white space of Unicode behind a document": PLAIN + "\u2028",
+    "text behind a document": PLAIN + " x",
+    "half of a surrogate pair": PLAIN.replace('"x":1', '"x":"\\ud83d"'),
+    "half of a surrogate pair in the key": PLAIN.replace('"key":{"id":1}', '"key":{"id":"\\ud83d"}'),
+    "no value": json.dumps({"topic": "t", "partition": 0, "offset": 4, "key": {"id": 1}}),
+    "a value under another name": PLAIN.replace('"value":', '"message":'),
+    "a null under another name": '{"topic": "t", "partition": 0, "offset": 4, "key": {"id": 1}, "message": null}',
+    "a null inside of another member": '{"topic": "t", "partition": 0, "offset": 4, "headers": {"value": null}, "key": {"id": 1}}',
+    "a record's place in an envelope": json.dumps({**json.loads(PLAIN)["value"], "topic": "t", "partition": 0, "offset": 3}),
+    "a schema that is null": PLAIN.replace('"value":{', '"value":{"schema":null,"payload":{')[:-1] + "}}",
 }
 
 
@@ -265,6 +276,24 @@ def test_a_file_with_any_other_line_is_left_to_spark_whole(line: str, tmp_path: 
     (tmp_path / "odd.jsonl").write_bytes(f"{PLAIN}\n{line}\n{PLAIN}\n".encode("utf-8", "surrogateescape"))
     rows, others = survey_natively(str(tmp_path), files_of(tmp_path))
     assert (rows, [file.path for file in others]) == ([], ["odd.jsonl"])
+
+
+def test_odd_lines_are_counted_alike_beside_plain_ones(tmp_path: Path, spark: SparkSession) -> None:
+    """Each file alone: what is left to Spark is whatever Spark's own survey says."""
+    for name, line in ODD.items():
+        if name not in ("a list", "bytes that are not UTF-8"):
+            (tmp_path / f"{name}.jsonl").write_text(f"{PLAIN}\n{line}\n{PLAIN}\n", encoding="utf-8")
+    assert len(assert_alike(spark, tmp_path)) == len(ODD) - 2
+
+
+def test_an_explicit_null_needs_no_spark(tmp_path: Path, spark: SparkSession) -> None:
+    """Counted by its text, in every spelling; a header of that name does not hide it from Spark's count."""
+    gone = {**tombstone({"id": 1}, topic="t"), "offset": 4}
+    write_records(
+        tmp_path / "plain.jsonl", [PLAIN, gone, json.dumps(gone, separators=(",", ":")), json.dumps(gone).replace(": null", " :  null")]
+    )
+    write_records(tmp_path / "with_a_header.jsonl", [PLAIN, {**gone, "headers": {"value": {"a": None}}}])
+    assert [file.path for file in assert_alike(spark, tmp_path)] == ["with_a_header.jsonl"]
 
 
 @pytest.mark.parametrize("name", ["text.jsonl.bz2", "text.jsonl.GZ", "text.jsonl.zstd"])
