@@ -359,11 +359,10 @@ class FlowRun:
             raise
         except CountMismatchError as problem:
             raise explain_mismatch(self.archive, self.state, microbatch, problem) from problem
-        except CdcError:
-            raise
         except Exception as problem:
             # Another run that finished first removes our staged files. That may fail in Java, with an error of its own.
-            if not (isinstance(problem, SPARK_ERRORS) or self.state.report(microbatch.number)):
+            is_other = isinstance(problem, SPARK_ERRORS) or self.state.report(microbatch.number)
+            if isinstance(problem, CdcError) or not is_other:
                 raise
             cause = self._explained(microbatch.number, problem)
             if isinstance(cause, UnreadableFileError):
@@ -371,14 +370,9 @@ class FlowRun:
             raise cause from problem
         finally:
             release_session(session)
-        offsets = report_offsets(
-            self.flow.topic,
-            [file for file in microbatch.files if file.path not in microbatch.rests],
-            microbatch.offsets,
-            before=self._applied_offsets(checkpoint),
-            known=self._surveyed_offsets[0],
-        )
-        report = replace(report, offsets=offsets)
+        owned = [file for file in microbatch.files if file.path not in microbatch.rests]
+        before, known = self._applied_offsets(checkpoint), self._surveyed_offsets[0]
+        report = replace(report, offsets=report_offsets(self.flow.topic, owned, microbatch.offsets, before=before, known=known))
         self.state.write_commit(report, self.table, microbatch.digest)
         self._awaited.together = frozenset()
         self.run.after_effect("commit")
