@@ -44,6 +44,8 @@ from airflow_cdc.pipeline.target.flag_deletes import IS_LIVE
 from airflow_cdc.pipeline.target.table_history import read_history
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
+_MOST_BROADCAST = 1_000_000
+"""Row changes that each task of a look at the table holds: their keys and places alone."""
 _IS_NEW = "__cdc_is_new"
 """Whether the event came with this microbatch."""
 
@@ -230,7 +232,10 @@ def _met(asked: Unguarded, known: DataFrame) -> DataFrame:
         # Of one transaction, known by its text alone, the later part has higher positions.
         met = "true"
     changes = asked.live.select(*map(sql.name, asked.keys), POSITION, OFFSET, PARTITION, REACH)
-    return known.alias("k").join(changes.alias("s"), F.expr(f"{sql.same_key('s', 'k', asked.keys)} AND {met}"), "left_semi")
+    # To sort the rows of a large table would cost more than the look.
+    changes = F.broadcast(changes) if asked.staged.keys <= _MOST_BROADCAST else changes
+    within = " AND ".join(keys.of_rows("k") for keys in asked.staged.ranges) or "true"
+    return known.alias("k").filter(within).join(changes.alias("s"), F.expr(f"{sql.same_key('s', 'k', asked.keys)} AND {met}"), "left_semi")
 
 
 def _known_markers(asked: Unguarded, rows: DataFrame) -> DataFrame | None:
