@@ -26,6 +26,7 @@ def main() -> int:
     ask.add_argument("--without", type=_features, default=[], help="features that it may not have")
     ask.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "attack", help="holds failing histories")
     ask.add_argument("--reasons", action="store_true", help="also print why histories need Spark")
+    ask.add_argument("--all", action="store_true", help="print those that are right as well")
     ask.add_argument("--shrink", action="store_true", help="leave out features of a failing history for as long as it fails")
     asked = ask.parse_args()
     allowed = [feature for feature in asked.only if feature not in asked.without]
@@ -39,7 +40,7 @@ def main() -> int:
             outcome = shrink(outcome, folder, asked.engine)
         tally[outcome.status] += 1
         failed += outcome.is_failure
-        if outcome.is_failure or asked.count == 1:
+        if outcome.is_failure or asked.count == 1 or asked.all:
             print(outcome, f"\n    kept: {folder}" if outcome.is_failure else "", flush=True)
         elif outcome.lines:
             reasons[outcome.lines[0]] += 1

@@ -30,12 +30,13 @@ class Archive:
         self.root, self.topic, self.features = root, topic, features
         self.is_sink = Feature.SINK in features
         self.has_companions = self.is_sink and has_keys and Feature.NO_KEYS not in features
-        self.by_partition = self.is_sink or self.random.random() < 0.4
+        self.by_partition = self.is_sink or Feature.LAGGING in features or self.random.random() < 0.4
         self.ending = self.random.choice(["", "", ".gz"])
         self.archived: set[int] = set()
         self.written: list[File] = []
         self.held_back: list[File] = []
         self.to_grow: list[File] = []
+        self.sealed: list[File] = []
         self.has_grown = False
         self._read = 0
         self._number = 0
@@ -44,11 +45,13 @@ class Archive:
         """Make files of what the topic got, and let most of them come."""
         self.grow()
         late, self.held_back = self.held_back, []
-        coming = [*self.new_files(is_last=is_last), *late]
+        sealed, self.sealed = self.sealed, []
+        new = [*sealed, *self.new_files(is_last=is_last)]
+        coming = [*late, *(self._of_partitions_in_time(new) if Feature.LAGGING in self.features and not is_last else new)]
         if Feature.LATE in self.features:
             self.random.shuffle(coming)
         for file in coming:
-            if not is_last and Feature.LATE in self.features and self.random.random() < 0.35:
+            if not is_last and Feature.LATE in self.features and self.random.random() < 0.45:
                 self.held_back.append(file)
             elif not is_last and Feature.GROWN in self.features and self.random.random() < 0.35:
                 self.write_part(file)
@@ -57,9 +60,22 @@ class Archive:
         if self.written and Feature.AGAIN in self.features and self.random.random() < 0.5:
             self.copy(self.random.choice(self.written))
 
+    def seal(self) -> None:
+        """End files here: what comes next is in others, which come with these or without."""
+        self.sealed += self.new_files()
+
     def new_files(self, *, is_last: bool = False) -> list[File]:
         """Return files of what the topic got, none of which has come; some records at the end may wait for the next ones."""
         return self._files(self._next_records(is_last=is_last))
+
+    def _of_partitions_in_time(self, new: Sequence[File]) -> list[File]:
+        """Return the files that come now; those of a partition that lags are held back with all that follow them."""
+        waiting: dict[int, list[File]] = defaultdict(list)
+        for file in new:
+            waiting[file.records[0].partition].append(file)
+        lagging = [partition for partition in sorted(waiting) if self.random.random() < 0.5]
+        self.held_back += [file for partition in lagging for file in waiting[partition]]
+        return [file for partition in sorted(waiting) if partition not in lagging for file in waiting[partition]]
 
     def write_part(self, file: File) -> None:
         """Let a file come that will grow."""

@@ -44,6 +44,8 @@ class Feature(str, Enum):
     """The connector sends a block again, with new offsets."""
     LATE = "late"
     """Files come after files that follow them."""
+    LAGGING = "lagging"
+    """Files of a partition come in their order, but long after those of others."""
     AGAIN = "again"
     """Files come again in another folder."""
     GROWN = "grown"
@@ -84,6 +86,8 @@ _CHANCES = {
     Feature.SINK: 0.4,
     Feature.NO_KEYS: 0.4,
     Feature.HANDED_ON: 0.3,
+    Feature.TWINS: 0.4,
+    Feature.LAGGING: 0.2,
     Feature.READS_ABOVE: 0.15,
     Feature.EDGE_KEYS: 0.05,
     Feature.EDGE_VALUES: 0.08,

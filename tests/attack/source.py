@@ -53,6 +53,7 @@ class Source:
         self._last_keys: set[Key] = set()
         self._last_start = self.clock
         self._next_id = 0
+        self._usual: dict[str, Any] = {}
 
     def _dialect(self) -> str:
         needs = {"postgresql"} if self.features & {Feature.FILLERS, Feature.READS_ABOVE} else set(DIALECTS)
@@ -99,9 +100,12 @@ class Source:
                 self._next_id += 1
                 row["id"] = self._next_id
                 continue
-            share = 0.5 if Feature.TWINS in self.features else 0.15
-            values = [each.draw(self.random), None if each.is_optional else zero(each.kind), zero(each.kind)]
-            row[each.name] = self.random.choices(values, [1 - share, share / 2, share / 2])[0]
+            usual = each.draw(self.random)
+            nothing = None if each.is_optional else zero(each.kind)
+            values, shares = (usual, nothing, zero(each.kind)), (0.85, 0.1, 0.05)
+            if Feature.TWINS in self.features:
+                values, shares = (self._usual.setdefault(each.name, usual), *values[1:]), (0.6, 0.3, 0.1)
+            row[each.name] = self.random.choices(values, shares)[0]
         return row
 
     # What happens to the columns.

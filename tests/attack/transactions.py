@@ -10,7 +10,7 @@ from tests.attack.source import Source
 from tests.attack.truth import Key, Row
 
 Side = tuple[Key, Row] | None
-_VERBS = {"put": 8, "delete": 3, "move": 2, "rotate": 2, "by_spare": 1, "delete_insert": 1, "insert_delete": 1}
+_VERBS = {"put": 8, "delete": 3, "move": 2, "rotate": 10, "by_spare": 1, "delete_insert": 1, "insert_delete": 1}
 
 
 class Transaction:
