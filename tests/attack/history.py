@@ -205,4 +205,5 @@ def shrink(outcome: Outcome, folder: Path, engine: str = "native") -> Outcome:
         fewer = play(outcome.seed, folder, outcome.features - {feature}, engine)
         if fewer.status == outcome.status:
             outcome = fewer
-    return outcome
+    # What was left in the folder is the last one that was tried.
+    return play(outcome.seed, folder, outcome.features, engine)

@@ -31,6 +31,9 @@ class Event:
 class Truth:
     """All that happened in the source, in its own order."""
 
+    checks_at_end: bool
+    """Whether a key may have two rows within a transaction. One that is born and goes in a transaction then says nothing of an older row of
+    its key, which went by an event that is not archived yet."""
     events: list[Event] = field(default_factory=list)
     handed_on: dict[int, Effects] = field(default_factory=dict)
     """By transaction: the final rows of keys that it handed on between rows. Single events of it do not show them."""
@@ -53,12 +56,16 @@ class Truth:
             missing[event.transaction] |= event.serial not in known
         rows: dict[Key, Row] = {}
         unclear: set[Key] = set()
+        lacking: set[Key] = set()
+        born: set[tuple[int, Key]] = set()
         for event in self.events:
             if event.serial not in known:
+                lacking |= event.effects.keys()
                 continue
             if event.empties_table:
                 rows.clear()
                 unclear.clear()
+                lacking.clear()
             together = self.handed_on.get(event.transaction, {})
             effects = {key: row for key, row in event.effects.items() if key not in together}
             if together and missing[event.transaction]:
@@ -67,8 +74,11 @@ class Truth:
                 effects.update(together)
             for key, row in effects.items():
                 unclear.discard(key)
-                if row is None:
-                    rows.pop(key, None)
-                else:
+                if row is not None:
+                    born.add((event.transaction, key))
                     rows[key] = row
+                    continue
+                rows.pop(key, None)
+                if self.checks_at_end and key in lacking and (event.transaction, key) in born:
+                    unclear.add(key)
         return rows, unclear
