@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnAllRejected
 from airflow_cdc.pipeline.repair.replay_quarantine import replay_quarantine
 from airflow_cdc.pipeline.repair.reprocess import Reprocessing
 from tests.conftest import Apply
@@ -77,7 +78,7 @@ def test_a_column_called_topic_makes_no_record_of_a_row(apply: Apply, spark: Spa
     land(archive / "topics" / B / "partition=0" / f"{B}+0+0.json", row)
     write_records(archive / "whole.jsonl", [record(A, {"id": 9}, json.loads(event(A, 9))["value"], 9, 0)])
     write_records(archive / f"{A}+0+0.keys.json", [{"id": 0}, {"id": 5}, {"id": 1}])
-    apply(archive, lake, may_fail=True)
+    apply(archive, lake, flows={B: CdcFlow(B, on_all_rejected=OnAllRejected.QUARANTINE)}, may_fail=True)
     assert quarantined(spark, lake) == {(A, "malformed_json"): [2], (B, "malformed_json"): [1]}
     assert [found["id"] for found in read_rows(spark, str(lake), A).rows] == [0, 1, 9]
 
