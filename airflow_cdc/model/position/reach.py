@@ -15,7 +15,7 @@ UNKNOWN_PARTITION = "-"
 """Lane name of events whose partition is not recorded in the archive."""
 
 
-_ALL = ("streamed_from", "streamed_through", "offset_from", "offset_through", "partitions", "outer_transactions")
+_ALL = ("streamed_from", "streamed_through", "offset_from", "offset_through", "partitions", "is_spread", "outer_transactions")
 """Without one of these fields late events would pass for new ones."""
 
 
@@ -31,6 +31,8 @@ class Reach(JsonObject, required=_ALL):
     offset_through: Mapping[str, int] = field(default_factory=dict)
     """Kafka offsets of all events."""
     partitions: frozenset[str] = frozenset()
+    is_spread: bool = False
+    """Written for earlier versions, which ask for it; nothing depends on it: each merge looks at the rows themselves."""
     outer_transactions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Identifiers of the first and the last transaction of a microbatch; over all microbatches, of the one that reaches furthest. Only
     where no position shows which events belong together."""
@@ -43,6 +45,7 @@ class Reach(JsonObject, required=_ALL):
             _each(min, self.offset_from, other.offset_from),
             _each(max, self.offset_through, other.offset_through),
             self.partitions | other.partitions,
+            self.is_spread or other.is_spread,
             {**self.outer_transactions, **other._further_transactions(self)},
         )
 

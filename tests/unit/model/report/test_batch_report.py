@@ -113,6 +113,7 @@ FULL_AS_JSON = {
         "offset_from": {"0": 5},
         "offset_through": {"0": 9},
         "partitions": ["0"],
+        "is_spread": False,
         "outer_transactions": {},
     },
     "snapshot": {

@@ -159,7 +159,7 @@ NEVER_SET = {
     "TopicShape": {"log"},
     "FlowCheckpoint": {"logs"},
     "Snapshot": {"marks_tables", "followed"},
-    "BatchReport": {"engine", "engine_reason", "started_at", "stage_seconds"},
+    "BatchReport": {"engine", "engine_reason", "rows_not_found", "updates_without_old_key", "started_at", "stage_seconds"},
     "TableVerification": {"doubled"},
 }
 
