@@ -134,6 +134,6 @@ def key_columns(shapes: Sequence[TopicShape], flow: CdcFlow) -> tuple[str, ...]:
         )
     raise KeysUnknownError(
         f"Flow {flow.name}: the events' keys differ within one microbatch: {sorted(found)}.",
-        next_step="Give the flow the key that its rows have now, in a flows file, and rebuild it. PostgreSQL's deletes from before the change"
-        " may lack a column of it: they are rejected (unproven_key), and a full snapshot then removes their rows.",
+        next_step="Give the flow the key that its rows have now, in a flows file, and rebuild it. Deletes from before the change may lack"
+        " a column of it: they are rejected (unproven_key), and a full snapshot then removes their rows.",
     )
