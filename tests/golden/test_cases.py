@@ -56,15 +56,15 @@ def texts(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(json.dumps(row, sort_keys=True, default=str) for row in rows)
 
 
-@pytest.mark.parametrize("engine", [Engine.AUTO, pytest.param(Engine.SPARK, marks=pytest.mark.deep)], ids=["auto", "spark"])
+@pytest.mark.parametrize("engine", [Engine.AUTO, pytest.param(Engine.SPARK, marks=pytest.mark.deep)], ids=["auto", "spark"], indirect=True)
 @pytest.mark.parametrize("name", sorted(case.name for case in CASES.iterdir()))
-def test_a_case_is_right_or_visibly_not_read(apply: Apply, archive: Path, lake: Path, name: str, engine: Engine) -> None:
+def test_a_case_is_right_or_visibly_not_read(apply: Apply, archive: Path, lake: Path, name: str) -> None:
     case = CASES / name
     flows = read_flows(case / "flows.yaml") if (case / "flows.yaml").exists() else {}
     failed, rejected = [], 0
     for number in sorted((case / "rounds").iterdir(), key=lambda path: int(path.name)):
         shutil.copytree(number, archive, dirs_exist_ok=True)
-        report = apply(archive, lake, flows=flows, may_fail=True, engine=engine)
+        report = apply(archive, lake, flows=flows, may_fail=True)
         failed += [flow.error for flow in report.flows if flow.error]
         failed += [] if report.ok else ["the run is not green"]
         rejected += sum(flow.events.rejected for flow in report.flows)

@@ -53,9 +53,9 @@ def flag_events(events: DataFrame, keys: Sequence[str], *, columns: Sequence[str
         F.lit(False).alias("expects"),  # noqa: FBT003
     )
     once = flagged.withColumn(CONFLICTS, F.when(earlier == 0, F.col(CONFLICTS)).otherwise(0))
-    return once.drop(IS_COPY).withColumns(
+    return once.withColumns(
         {REDELIVERED: F.col(IS_COPY).cast("int"), EVENTS: F.lit(1), REACH: reach, VALUE_POSITIONS: F.lit(None).cast(VALUE_POSITIONS_TYPE)}
-    )
+    ).drop(IS_COPY)
 
 
 def without_known(
