@@ -3,6 +3,8 @@
 A delete's before image holds the columns of the table's replica identity, and fillers in place of the others; the record's key is made
 of the image. So a key column is proven by a value that is no filler, by an image that is a whole row, and by the record's key, unless the
 image shows that another index identifies the row (docs/sources/postgresql.md#deletes-that-do-not-name-their-row).
+
+Runs a Spark job where Spark decodes: what the microbatch's images show.
 """
 
 from __future__ import annotations
