@@ -114,7 +114,7 @@ def _events_of(
     rows = rows if touched is None else rows.join(touched, list(keys), "left_semi")
     # A version begins at a position: of several events at one, the last is left.
     is_last = F.lead(OP).over(Window.partitionBy(*keys, POSITION).orderBy(ORDINAL)).isNull()
-    rows = with_copies(rows, keys, [OP, BEFORE, AFTER]).filter(f"NOT {IS_COPY}").drop(IS_COPY)
+    rows = with_copies(rows, keys, [OP, BEFORE, AFTER], by=ORDINAL).filter(f"NOT {IS_COPY}").drop(IS_COPY)
     rows = rows.withColumn(_IS_LAST, is_last).filter(_IS_LAST)
     ordered = order_events(rows, keys, reads_among_changes=True)
     names = sql.texts(others)

@@ -210,7 +210,7 @@ def _look_up(asked: Unguarded) -> _Known | None:
     """Return what is known of the row changes' keys and may meet their events, materialized: each further read of the target would scan
     all of it. None where there is nothing, as usual.
     """
-    if not asked.held:
+    if not (asked.held and asked.staged.live):
         return None
     run, target = asked.run, asked.target
     flag = [DELETED] if target.flags_deletes else []

@@ -74,7 +74,7 @@ def _at_most_below(behind: Column) -> Column:
     return F.least(F.col(POSITION), below)
 
 
-def with_copies(events: DataFrame, keys: Sequence[str], content: Sequence[str]) -> DataFrame:
+def with_copies(events: DataFrame, keys: Sequence[str], content: Sequence[str], *, by: str = ORDER) -> DataFrame:
     """Return the events with :data:`IS_COPY`.
 
     Several connectors give one position to all events of a transaction: only if all events of a key and position are equal, those after
@@ -82,10 +82,11 @@ def with_copies(events: DataFrame, keys: Sequence[str], content: Sequence[str]) 
     that follow, so that the last one is right (docs/explanation/exactness.md#position).
 
     :param content: columns of which equal events have equal values: operation and images.
+    :param by: the column that orders them.
     """
     at_position = Window.partitionBy(*[F.col(sql.name(key)) for key in keys], F.col(POSITION))
     digest = F.xxhash64(*[F.expr(comparable(events, name)) for name in content])
-    numbered = events.withColumn(_DIGEST, digest).withColumn(IS_COPY, F.row_number().over(at_position.orderBy(ORDINAL)) > 1)
+    numbered = events.withColumn(_DIGEST, digest).withColumn(IS_COPY, F.row_number().over(at_position.orderBy(by)) > 1)
     alike = F.min(_DIGEST).over(at_position) == F.max(_DIGEST).over(at_position)
     return numbered.withColumn(IS_COPY, F.col(IS_COPY) & alike).drop(_DIGEST)
 

@@ -39,7 +39,7 @@ def flag_events(events: DataFrame, keys: Sequence[str], *, columns: Sequence[str
     flagged = flag_copies(order_events(events, keys, reads_among_changes=reads_among_changes), by_key)
     # A redelivered read sorts after what was streamed in between: not adjacent to the first, yet a copy.
     own_keys, content = ([name for name in names if name in events.columns] for names in (keys, columns))
-    flagged = with_copies(flagged, own_keys, [OP, *content])
+    flagged = with_copies(flagged, own_keys, [OP, *content], by=ORDINAL)
     earlier = F.coalesce(F.max(CONFLICTS).over(by_key.rowsBetween(Window.unboundedPreceding, -1)), F.lit(0))
     place = F.expr(f"CASE WHEN {OP} <> 'r' OR {ORDINAL}.offset IS NULL THEN {POSITION} END")
     reach = F.struct(
