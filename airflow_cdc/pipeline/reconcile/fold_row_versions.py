@@ -143,7 +143,7 @@ def _own_columns(of_target: str) -> list[Column]:
         OP_IF_ABSENT: F.expr(_operation("absent")),
         COMMITTED_AT: last["row"][COMMITTED_AT],
         PARTITION: last["row"][PARTITION],
-        OFFSET: last["order"]["ordinal"]["offset"],
+        OFFSET: F.coalesce(last["row"][OFFSET], last["order"]["ordinal"]["offset"]),
         UNAVAILABLE: F.expr(f"CASE WHEN {of_target} THEN {_ALL_COLUMNS} WHEN NOT begun THEN {_LEFT_TO_TARGET} END"),
         ABSENT: F.expr("element_at(lineage, -1).absent"),
         VALUE_POSITIONS: F.expr(_VALUE_POSITIONS),

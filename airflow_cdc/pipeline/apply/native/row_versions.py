@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import groupby
-from operator import attrgetter
 from typing import Any
 
 from airflow_cdc.model.operation import KEEP
@@ -126,11 +124,17 @@ def fold_versions(delivered: Sequence[KeyEvent], *, keeps_deleted: bool = False)
 
 def _without_copies(delivered: Sequence[KeyEvent]) -> Iterator[KeyEvent]:
     """Yield the events without redelivered copies, as :func:`airflow_cdc.pipeline.reconcile.order_events.with_copies` finds them."""
-    for _, group in groupby(delivered, key=attrgetter("position")):
-        first, *others = group
-        yield first
-        if any((each.op, each.before, each.after) != (first.op, first.before, first.after) for each in others):
-            yield from others
+    at_position: dict[Any, list[KeyEvent]] = {}
+    for event in delivered:
+        at_position.setdefault(_place(event), []).append(event)
+    for event in delivered:
+        first, *others = at_position[_place(event)]
+        if event is first or any((each.op, each.before, each.after) != (first.op, first.before, first.after) for each in others):
+            yield event
+
+
+def _place(event: KeyEvent) -> Any:
+    return tuple(event.position.values()) if isinstance(event.position, dict) else event.position
 
 
 def _later(held: _Left, absent: _Left, *, of_deleted: bool) -> int | None:
