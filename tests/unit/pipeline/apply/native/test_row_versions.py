@@ -92,7 +92,7 @@ def in_spark(spark: SparkSession, histories: Sequence[Sequence[KeyEvent]], *, ke
             event.offset,
             _texts(event.before),
             _texts(event.after),
-            ((*map(Decimal, event.position[:2]), event.position[2]), int(event.op == "r"), (place, 0, 0)),
+            ((*map(Decimal, event.position[:2]), event.position[2]), int(event.op == "r"), (None, 0, place)),
         )
         for key, events in enumerate(histories)
         for place, event in enumerate(events)
