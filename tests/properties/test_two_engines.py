@@ -329,8 +329,7 @@ def test_a_crash_after_every_effect_of_the_native_engine_loses_and_doubles_nothi
     assert {row["id"]: row for row in read_rows(spark, str(tmp_path / "crashed"), TOPIC).rows} == rows
     merges = [row for row in spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path / 'crashed' / TOPIC}`").collect() if row["operation"] == "MERGE"]
     assert len(merges) == 3
-    # Newest first. The oldest found an empty table, into which rows are added alone.
-    assert [row["engineInfo"].partition("/")[0].partition(":")[0] for row in merges] == ["delta-rs", "delta-rs", "airflow-cdc"]
+    assert {row["engineInfo"].partition("/")[0] for row in merges} == {"airflow-cdc"}
     assert report.ok
 
 

@@ -39,7 +39,7 @@ LARGE = "few events touch many files of a large table"
 @pytest.fixture
 def tables_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every table counts as so large that Spark merges."""
-    monkeypatch.setattr(settle_rows, "most_touched_bytes", lambda _text_bytes, **_: -1)
+    monkeypatch.setattr(settle_rows, "MOST_TOUCHED_BYTES", -1)
 
 
 TOO_LARGE = "the driver has no room for it"

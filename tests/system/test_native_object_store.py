@@ -21,8 +21,8 @@ from airflow_cdc.model.errors import ConcurrentRunError
 from airflow_cdc.model.places import delete_markers_uri
 from airflow_cdc.pipeline.apply.native.fold import fold_natively
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
-from airflow_cdc.pipeline.apply.native.mark_rows import find_marks, mark_and_add
-from airflow_cdc.pipeline.apply.native.merge import append_markers, may_write, merge_rows, rows_for
+from airflow_cdc.pipeline.apply.native.mark_rows import copy_and_add, find_marks, mark_and_add
+from airflow_cdc.pipeline.apply.native.merge import append_markers, rows_for
 from airflow_cdc.pipeline.look import native_table
 from airflow_cdc.pipeline.look.native_table import NativeTable, NeedsSparkError
 from airflow_cdc.pipeline.look.table_facts import details_of
@@ -33,6 +33,7 @@ from airflow_cdc.pipeline.target import table_files
 from airflow_cdc.pipeline.target.commit_natively import CommitOf, commit_deletion_vectors
 from airflow_cdc.pipeline.target.open_natively import describe_natively, open_table, why_not_reached
 from airflow_cdc.pipeline.target.read_commits import commits_behind
+from airflow_cdc.pipeline.target.writable import why_not_written
 from tests.support.careless_store import careless_store
 from tests.support.events import Record, numbered, sqlserver, tombstone
 from tests.support.natively import bytes_of, changes_of, decoder_of, new_table, rows_in
@@ -126,7 +127,11 @@ def folded(*records: Record) -> Any:
 
 def merge(opened: DeltaTable, *records: Record, version: int = 1) -> None:
     rows = rows_for(opened, folded(*records), ["id", "name"], microbatch=version)
-    merge_rows(opened, rows, KEYS, of=CommitOf(application="flow:1", version=version, metadata=json.dumps({"microbatch": version})))
+    copy(opened, rows, of=CommitOf(application="flow:1", version=version, metadata=json.dumps({"microbatch": version})))
+
+
+def copy(opened: DeltaTable, rows: Any, *, of: CommitOf) -> None:
+    copy_and_add(opened, TABLE, find_marks(opened, TABLE, rows, keys=KEYS), rows=rows, keys=KEYS, of=of)
 
 
 def test_files_of_any_name_are_read_and_no_others() -> None:
@@ -168,7 +173,7 @@ def test_a_table_is_described_by_the_jobs_credentials_alone(table: DeltaTable, s
         "struct<commit:decimal(38,0),change:decimal(38,0),serial:bigint>",
     ]
     opened = open_table(TABLE)
-    assert may_write(opened)
+    assert why_not_written(opened) is None
     shown = f"{opened} {opened!r} {opened.table_uri} {opened.metadata()}"
     assert stores[1].key not in shown
     assert stores[1].secret not in shown
@@ -264,7 +269,7 @@ def test_markers_that_are_refused_show_no_key(table: DeltaTable, stores: tuple[S
 def test_of_two_that_read_the_same_version_one_commits(table: DeltaTable) -> None:
     first, second = open_table(TABLE), open_table(TABLE)
     merge(first, event("c", 0, 1, "first"))
-    with pytest.raises(ConcurrentRunError, match=r"committed to .* first"):
+    with pytest.raises(ConcurrentRunError, match=r"committed version 2 of .* first"):
         merge(second, event("c", 0, 1, "second"), version=2)
     assert rows_in(open_table(TABLE)) == {1: "first"}
 
@@ -275,7 +280,7 @@ def test_of_many_that_commit_one_version_at_one_instant_exactly_one_does(table: 
 
     def write(opened: DeltaTable, writer: int, number: int) -> None:
         rows = prepared.set_column(0, "id", pa.array([number])).set_column(1, "name", pa.array([f"{writer}-{number}"]))
-        merge_rows(opened, rows, KEYS, of=CommitOf(application=f"flow:{writer}", version=number, metadata=f"{writer}-{number}"))
+        copy(opened, rows, of=CommitOf(application=f"flow:{writer}", version=number, metadata=f"{writer}-{number}"))
 
     winners = winners_of(4, rounds, opened=partial(open_table, TABLE), write=write)
     opened = open_table(TABLE)

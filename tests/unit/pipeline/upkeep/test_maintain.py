@@ -16,6 +16,7 @@ from typing import Any
 
 import fsspec
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import ConfigurationError
@@ -30,6 +31,7 @@ from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
 from airflow_cdc.pipeline.upkeep.maintain import MaintenanceRun, maintain
 from tests.conftest import Apply
 from tests.support.events import TOPIC, numbered, sqlserver, write_records
+from tests.support.rounded import as_of_delta_rs
 
 ONE_FILE_EACH = {TOPIC: CdcFlow(TOPIC, max_microbatch_bytes=1)}
 SETTINGS = MaintenanceSettings(compact_from=2)
@@ -238,6 +240,37 @@ def test_rows_that_deletion_vectors_hide_are_purged_where_they_are_many(
     assert detail["clusteringColumns"] == (["id"] if cluster_by else [])
     assert [row["id"] for row in rows(spark, lake)] == list(range(11, 41))
     assert of(keep(lake, flows=flows), TableKind.TARGET).actions == ()
+
+
+def test_what_delta_rs_logs_of_its_files_is_corrected_whoever_let_it_write(
+    apply: Apply, spark: SparkSession, archive: Path, lake: Path, keep: Callable[..., MaintenanceReport]
+) -> None:
+    amount = "9999999999999.9999"
+    flow = CdcFlow(TOPIC, columns={"id": "BIGINT", "amount": "DECIMAL(20,4)"}, max_microbatch_bytes=1)
+    for number in range(3):
+        write_records(
+            archive / f"{number}.jsonl", numbered([sqlserver("c", commit=1 + number, after={"id": number, "amount": amount})], number)
+        )
+    apply(archive, lake, flows={TOPIC: flow})
+    as_of_delta_rs(lake / TOPIC)
+    seldom = MaintenanceSettings(compact_from=100)
+
+    def found(path: Path) -> int:
+        return spark.read.format("delta").load(str(path / TOPIC)).filter(f"amount = {amount}BD").count()
+
+    # Delta remembers what it read of a path.
+    copy = shutil.copytree(lake, lake.with_name("copy"))
+    assert found(copy) == 0
+    assert of(keep(copy, seldom), TableKind.TARGET).actions == (Action.STATISTICS,)
+    assert found(copy) == 3
+    assert of(keep(copy, seldom), TableKind.TARGET).actions == ()
+
+    DeltaTable(str(copy / TOPIC)).optimize.compact()
+    assert found(copy) == 0
+    assert of(keep(copy, replace(seldom, dry_run=True)), TableKind.TARGET).actions == (Action.STATISTICS,)
+    assert of(keep(copy, seldom), TableKind.TARGET).actions == (Action.STATISTICS,)
+    assert found(copy) == 3
+    assert of(keep(copy, seldom), TableKind.TARGET).actions == ()
 
 
 def test_only_folders_that_nobody_stages_in_any_more_are_cleared(tmp_path: Path) -> None:

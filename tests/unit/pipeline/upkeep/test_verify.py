@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from airflow_cdc.model.errors import ConfigurationError, SourceFailedError
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.report.verification import VerifyReport
+from airflow_cdc.pipeline.look.doubled_keys import verify_keys_natively
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.upkeep.inspect_lake import read_rows
-from airflow_cdc.pipeline.upkeep.verify import verify_history, verify_lakes, verify_source
+from airflow_cdc.pipeline.upkeep.verify import verify_history, verify_keys, verify_lakes, verify_source
 from tests.conftest import Apply
 from tests.support.events import TOPIC, numbered, sqlserver, write_records
 from tests.support.stories import CHOSEN, overlaps, under_default_names
@@ -139,6 +141,28 @@ def test_what_a_query_gets_wrong_is_reported(lakes: tuple[Path, Path], spark: Sp
 def test_options_that_name_no_rows_of_a_source_are_refused(options: dict[str, str], lakes: tuple[Path, Path], spark: SparkSession) -> None:
     with pytest.raises(ConfigurationError, match="expected a url"):
         verify_source(spark, str(lakes[0]), TOPIC, options)
+
+
+def test_keys_that_have_several_rows_are_found_in_each_comparison(
+    lakes: tuple[Path, Path], derby: None, spark: SparkSession, tmp_path: Path
+) -> None:
+    copy = str(shutil.copytree(lakes[0], tmp_path / "copy"))
+    for path in (tmp_path / "copy").rglob("*.json"):
+        path.write_text(path.read_text(encoding="utf-8").replace(str(lakes[0]), copy), encoding="utf-8")
+    sound = through_json(verify_keys(spark, copy))
+    assert (sound.equal, sound.tables[0].rows, sound.tables[0].doubled) == (True, 3, 0)
+
+    spark.sql(f"INSERT INTO delta.`{copy}/{TOPIC}` SELECT * FROM delta.`{copy}/{TOPIC}` WHERE id > 1")
+    report = through_json(verify_keys(spark, copy))
+    (table,) = report.tables
+    assert (report.equal, table.rows, table.doubled) == (False, 5, 2)
+    assert table.sample == ({"side": "doubled", "id": "2"}, {"side": "doubled", "id": "3"})
+    assert "airflow-cdc rebuild" in "\n".join(report.lines())
+    # Of the same kind on both sides.
+    assert verify_lakes(spark, copy, copy).tables[0].doubled == 2
+    assert not verify_lakes(spark, copy, copy).equal
+    assert verify_source(spark, copy, TOPIC, {**DERBY, "query": QUERY}).tables[0].doubled == 2
+    assert verify_keys_natively(copy).tables[0].doubled == 2
 
 
 def test_a_flow_that_the_lake_does_not_have_is_named(lakes: tuple[Path, Path], spark: SparkSession) -> None:

@@ -23,7 +23,7 @@ def test_keys_all_over_a_large_table_are_merged_by_spark_and_others_are_not(
     apply(tmp_path / "archive", tmp_path / "lake", flows={TOPIC: flow})
     files = [path.stat().st_size for path in (tmp_path / "lake" / TOPIC).glob("*.parquet")]
     assert len(files) == 2
-    monkeypatch.setattr(settle_rows, "most_touched_bytes", lambda text, **_: max(files))
+    monkeypatch.setattr(settle_rows, "MOST_TOUCHED_BYTES", max(files))
 
     def update(number: int, *keys: int) -> tuple[str, str]:
         rows = [
