@@ -56,7 +56,7 @@ def verify_source(spark: SparkSession, lake: str, flow: str, options: Mapping[st
     """
     stands = _standing(spark, lake, flow)
     rows, keys = source_rows(spark, lake, flow, version=stands.version)
-    table = TableVerification(flow, stands, doubled=_doubled(rows, keys).count() or None if keys else None)
+    table = TableVerification(flow, stands, doubled=_count_doubled(spark, stands, rows, keys))
     return VerifyReport(lake, tables=(compare_source(spark, table, rows, keys, options, sample=sample),))
 
 
@@ -81,6 +81,12 @@ def _keys(spark: SparkSession, lake: str, flow: str, sample: int) -> TableVerifi
     found = doubled.orderBy(*map(sql.name, keys)).selectExpr("'doubled' AS side", *key_texts).limit(sample).collect()
     count = doubled.count() if found else 0
     return TableVerification(flow, stands, rows=held, other_rows=held, doubled=count, sample=tuple(row.asDict() for row in found))
+
+
+def _count_doubled(spark: SparkSession, stands: Standing, rows: DataFrame, keys: Sequence[str]) -> int | None:
+    """Return the number of keys that have several rows; None where there are none, or a key may have several."""
+    target = read_target(spark, spark_uri(stands.table))
+    return _doubled(rows, keys).count() or None if target and has_one_row_a_key(target.mode, keys) else None
 
 
 def _doubled(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -125,8 +131,6 @@ def _verify(spark: SparkSession, lake: str, other: str, flow: str) -> TableVerif
     schema = schema_differences(left_rows, right_rows)
     names = sorted(name for name, kind in left_rows.dtypes if (name, kind) in right_rows.dtypes)
     on = [key for key in keys if key in other_keys and key in names]
-    target = read_target(spark, spark_uri(left.table))
-    counts_keys = target is not None and has_one_row_a_key(target.mode, keys)
     ours, theirs = (_checksums(rows, on, names) for rows in (left_rows, right_rows))
     return TableVerification(
         flow,
@@ -138,7 +142,7 @@ def _verify(spark: SparkSession, lake: str, other: str, flow: str) -> TableVerif
         other_checksum=theirs[_WHOLE],
         schema=schema,
         columns=tuple(name for place, name in enumerate(names) if ours[f"{_COLUMN}{place}"] != theirs[f"{_COLUMN}{place}"]),
-        doubled=_doubled(left_rows, keys).count() or None if counts_keys else None,
+        doubled=_count_doubled(spark, left, left_rows, keys),
     )
 
 
