@@ -122,6 +122,7 @@ def test_a_transaction_that_is_put_together_is_read_by_the_schemas_of_its_own_mi
     assert sorted((row["id"], row["v"]) for row in rows) == [(1, hours(2)), (2, hours(1))]
 
 
+@pytest.mark.deep
 def test_the_old_key_in_a_header_is_read_by_its_record_s_schema(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
     """A key whose unit changed had no value there, and the moved row lost what its event left out."""
 
