@@ -14,12 +14,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, QueryBuilder
 
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.flow.engine import Engine
+from tests.attack import judge
 from tests.conftest import Apply
 
 CASES = Path(__file__).parent / "cases"
@@ -44,8 +43,7 @@ def rows_of(table: Path) -> list[str] | None:
     """Return a table's rows as sorted texts; None where there is no table."""
     if not (table / "_delta_log").exists():
         return None
-    answer = QueryBuilder().register("t", DeltaTable(str(table))).execute("SELECT * FROM t")
-    rows = [row for row in pa.table(answer.read_all()).to_pylist() if not row.get("__cdc_deleted")]
+    rows = [row for row in judge.rows_of(table) if not row.get("__cdc_deleted")]
     return texts([{name: plain(value) for name, value in row.items() if not name.startswith("__cdc_")} for row in rows])
 
 

@@ -179,6 +179,7 @@ def _refuse_inside_of_a_file(run: MicrobatchRun, events: DataFrame, firsts: Mapp
 def _went_back(run: MicrobatchRun, firsts: Mapping[str, Row], gaps: Sequence[OffsetGap]) -> SourceLogWentBackError:
     lane, first = min(firsts.items())
     where = lane if lane == UNKNOWN_PARTITION else lane_text(int(lane))
+    facts = {"lane": lane, "offset": first[ORDINAL]["offset"], "file": first[FILE]}
     if gaps:
         return SourceLogWentBackError(
             f"Flow {run.flow.name}, microbatch {run.microbatch.number}, table {run.table}: {where}, offset {first[ORDINAL]['offset']}"
@@ -188,9 +189,7 @@ def _went_back(run: MicrobatchRun, firsts: Mapping[str, Row], gaps: Sequence[Off
             next_step="Bring the missing records to the archive, and run again: they decide. If they are lost, set on_log_went_back to"
             " redelivery where a connector was restarted, to accept where the source was restored, reset or failed over, and run again"
             " (docs/how-to/when-the-source-was-rebuilt.md).",
-            lane=lane,
-            offset=first[ORDINAL]["offset"],
-            file=first[FILE],
+            **facts,
             gaps=tuple(gaps),
         )
     return SourceLogWentBackError(
@@ -200,7 +199,5 @@ def _went_back(run: MicrobatchRun, firsts: Mapping[str, Row], gaps: Sequence[Off
         next_step="Rows that changed while nobody captured them are known only to the source: let the connector take a snapshot. Then, or"
         " where none is needed, set on_log_went_back to accept, which takes the events in the archive's order, and run again"
         " (docs/how-to/when-the-source-was-rebuilt.md).",
-        lane=lane,
-        offset=first[ORDINAL]["offset"],
-        file=first[FILE],
+        **facts,
     )

@@ -15,7 +15,7 @@ from airflow_cdc.model.columns import BEGAN, OFFSET, OP, OP_IF_ABSENT, PARTITION
 from airflow_cdc.model.operation import FILL, KEEP
 from airflow_cdc.pipeline.decode.decode_events import VALUE_POSITIONS_TYPE
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
-from airflow_cdc.pipeline.reconcile.rule import is_known_newer
+from airflow_cdc.pipeline.reconcile.rule import makes_stale
 from airflow_cdc.pipeline.reconcile.value_positions import may_fill, value_position
 from airflow_cdc.pipeline.spark import sql
 
@@ -40,9 +40,7 @@ def drop_stale(
     beaten = (
         changed.alias("s")
         .join(known.alias("k"), F.expr(sql.same_key("s", "k", keys)))
-        .filter(is_known_newer("k", "s"))
-        # Rows that came and went in one transaction prove nothing about older rows. Not every connector's commits are its transactions.
-        .filter(f"k.{OP} <> '{KEEP}' OR k.{POSITION}.commit <= s.{POSITION}.commit OR k.{BEGAN} <= s.{POSITION}")
+        .filter(makes_stale("k", "s"))
         .groupBy(*[F.col(f"s.{sql.name(key)}") for key in keys])
         # After a delete there is no row to fill, unless the table keeps it.
         .agg(F.min(fills).alias(_FILLS))

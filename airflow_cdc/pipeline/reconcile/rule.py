@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_cdc.model.columns import OFFSET, OP, PARTITION, POSITION
+from airflow_cdc.model.columns import BEGAN, OFFSET, OP, PARTITION, POSITION
 from airflow_cdc.model.operation import KEEP
 
 
@@ -39,6 +39,17 @@ def is_known_newer(known: str, change: str) -> str:
         f"CASE WHEN 'r' IN ({known}.{OP}, {change}.{OP}) AND {are_placed} THEN {known}.{OFFSET} > {change}.{OFFSET} OR {is_copy}"
         f" ELSE {known}.{POSITION} >= {change}.{POSITION} END"
     )
+
+
+def makes_stale(known: str, change: str) -> str:
+    """Return whether a key's known state makes a row change obsolete: it is newer, and not of rows that came and went in one transaction.
+
+    Those prove nothing about older rows, but for events of that transaction. Not every connector's commits are its transactions.
+    """
+    proves = (
+        f"{known}.{OP} <> '{KEEP}' OR {known}.{POSITION}.commit <= {change}.{POSITION}.commit OR {known}.{BEGAN} <= {change}.{POSITION}"
+    )
+    return f"({is_known_newer(known, change)}) AND ({proves})"
 
 
 def is_tie(known: str, change: str) -> str:

@@ -128,7 +128,7 @@ def _with_images(events: Sequence[Mapping[str, Any]], images: Mapping[int, Mappi
             event=event["event"],
             op=event["op"],
             transaction=event["transaction"],
-            position=event["position"],
+            position=tuple(event["position"].values()),
             partition=event["partition"],
             offset=event["offset"],
             before=rule.before(found["before"]),

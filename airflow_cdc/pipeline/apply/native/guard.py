@@ -14,9 +14,8 @@ from typing import Any
 from airflow_cdc.model.columns import BEGAN, DELETED, DEPENDS, MICROBATCH, OFFSET, OP, PARTITION, POSITION, UNAVAILABLE, VALUE_POSITIONS
 from airflow_cdc.model.delta_rs_options import NotReached
 from airflow_cdc.model.errors import first_line
-from airflow_cdc.model.operation import KEEP
 from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
-from airflow_cdc.pipeline.apply.native.fold import NativeFold
+from airflow_cdc.pipeline.apply.native.fold import NativeChanges, NativeFold
 from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, reach_of, row_changes
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
 from airflow_cdc.pipeline.apply.settled import may_have_been_applied, may_meet_markers
@@ -32,9 +31,10 @@ _OF_ROW = (POSITION, OP, PARTITION, OFFSET, VALUE_POSITIONS)
 _OF_MARKER = (POSITION, OP, PARTITION, OFFSET, BEGAN, DEPENDS, MICROBATCH)
 
 
-def leave_out_stale(run: MicrobatchRun, fold: NativeFold, table: Any, *, has_reads: bool) -> tuple[Any, int]:
+def leave_out_stale(run: MicrobatchRun, fold: NativeFold, changes: NativeChanges, table: Any) -> tuple[Any, int]:
     """Return the row changes that are still news (Arrow table), and the number of those that newer events of their keys make obsolete.
 
+    :param changes: of the fold.
     :param table: delta-rs's table, as it was before the microbatch.
     :raises HandedOver: where a transaction that earlier microbatches hold in part has to be put together, a late event fills in a value, or
         the rows cannot be read here.
@@ -42,19 +42,19 @@ def leave_out_stale(run: MicrobatchRun, fold: NativeFold, table: Any, *, has_rea
     import duckdb
 
     try:
-        _find_met(run, fold, table, has_reads=has_reads)
-        if fold.connection.execute(f"SELECT 1 FROM {_MET} LIMIT 1").fetchall():
-            _refuse_what_spark_folds(run, fold, table)
-            stale = _find_stale(fold)
-            if stale:
-                using = ", ".join(map(name, fold.how.keys))
-                return fold.read(f"SELECT * FROM ({row_changes(fold.how)}) ANTI JOIN {_STALE} USING ({using})"), stale
-        return fold.read(row_changes(fold.how)), 0
+        _find_met(run, fold, table)
+        if not fold.connection.execute(f"SELECT 1 FROM {_MET} LIMIT 1").fetchall():
+            return changes.rows, 0
+        _refuse_what_spark_folds(run, fold, table)
+        if not (stale := _find_stale(fold)):
+            return changes.rows, 0
+        using = ", ".join(map(name, fold.how.keys))
+        return fold.read(f"SELECT * FROM ({row_changes(fold.how)}) ANTI JOIN {_STALE} USING ({using})"), stale
     except (duckdb.Error, OSError, UnreadableError) as error:
         raise HandedOver(f"the table's rows cannot be read from the driver: {first_line(error)}") from error
 
 
-def _find_met(run: MicrobatchRun, fold: NativeFold, table: Any, *, has_reads: bool) -> None:
+def _find_met(run: MicrobatchRun, fold: NativeFold, table: Any) -> None:
     """Make the table of what is known of the changes' keys and may meet their events: rows of the table, and delete markers."""
     connection, keys = fold.connection, fold.how.keys
     named, ours = ", ".join(map(name, keys)), f"{POSITION}, {OP}, {PARTITION}, {OFFSET}"
@@ -64,7 +64,7 @@ CREATE OR REPLACE TEMP TABLE {_MET} AS
 SELECT {typed}, {ours}, {POSITION} AS {BEGAN}, false AS {DEPENDS}, false AS is_marker, false AS is_flagged, false AS is_filled
 FROM {CHANGES} WHERE false""")
     met = f"{_same_key(keys)} AND {rule.may_meet('k', 's', reach_of('s', fold.how))}"
-    asks_markers = may_meet_markers(run, fold.staged, has_reads=has_reads)
+    asks_markers = may_meet_markers(run, fold.staged, has_reads=fold.how.has_reads)
     held = f"SELECT {typed} FROM {CHANGES} WHERE false"
     if table.file_uris():
         flagged = f"coalesce({DELETED}, false)" if fold.how.keeps_deleted else "false"
@@ -149,10 +149,8 @@ def _have_other_values(run: MicrobatchRun, fold: NativeFold, table: Any) -> bool
 def _find_stale(fold: NativeFold) -> int:
     """Make the table of the keys whose changes are obsolete, and return their number."""
     keys = ", ".join(f"k.{name(key)}" for key in fold.how.keys)
-    # Rows that came and went in one transaction prove nothing about older rows.
-    proves = f"(k.{OP} <> '{KEEP}' OR k.{POSITION}.commit <= s.{POSITION}.commit OR k.{BEGAN} <= s.{POSITION})"
     fold.connection.execute(f"""
 CREATE OR REPLACE TEMP TABLE {_STALE} AS
-SELECT DISTINCT {keys} FROM {_on_keys(fold)} WHERE {rule.is_known_newer("k", "s")} AND {proves}""")
+SELECT DISTINCT {keys} FROM {_on_keys(fold)} WHERE {rule.makes_stale("k", "s")}""")
     ((count,),) = fold.connection.execute(f"SELECT count(*) FROM {_STALE}").fetchall()
     return int(count)

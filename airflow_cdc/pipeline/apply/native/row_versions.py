@@ -5,10 +5,9 @@ The rules are those of :mod:`airflow_cdc.pipeline.reconcile.fold_row_versions`, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from airflow_cdc.model.operation import KEEP
 
@@ -34,7 +33,7 @@ class KeyEvent:
     """Its number in the microbatch."""
     op: str
     transaction: str | None
-    position: Any
+    position: Hashable
     """Equal for redelivered copies."""
     partition: int
     offset: int | None
@@ -124,17 +123,13 @@ def fold_versions(delivered: Sequence[KeyEvent], *, keeps_deleted: bool = False)
 
 def _without_copies(delivered: Sequence[KeyEvent]) -> Iterator[KeyEvent]:
     """Yield the events without redelivered copies, as :func:`airflow_cdc.pipeline.reconcile.order_events.with_copies` finds them."""
-    at_position: dict[Any, list[KeyEvent]] = {}
+    at_position: dict[Hashable, list[KeyEvent]] = {}
     for event in delivered:
-        at_position.setdefault(_place(event), []).append(event)
+        at_position.setdefault(event.position, []).append(event)
     for event in delivered:
-        first, *others = at_position[_place(event)]
+        first, *others = at_position[event.position]
         if event is first or any((each.op, each.before, each.after) != (first.op, first.before, first.after) for each in others):
             yield event
-
-
-def _place(event: KeyEvent) -> Any:
-    return tuple(event.position.values()) if isinstance(event.position, dict) else event.position
 
 
 def _later(held: _Left, absent: _Left, *, of_deleted: bool) -> int | None:
