@@ -28,6 +28,7 @@ WHOLE_LOOK_SECONDS = 3600
 """Most seconds between two full listings."""
 SETTLED_SECONDS = 60
 """A folder that changed less than this many seconds before it was listed is listed again: times are coarse, and clocks differ."""
+_TIMES = ("mtime", "created")
 
 
 @dataclass(frozen=True)
@@ -215,5 +216,8 @@ def _info(fs: FileSystem, root: str) -> Mapping[str, Any]:
 
 def _changed(info: Mapping[str, Any]) -> float | None:
     """Return when a folder changed, in seconds since 1970; None for a file, or where the file system has no folder times."""
-    value = info.get("mtime") if info["type"] == "directory" else None
-    return value.timestamp() if isinstance(value, datetime) else float(value) if value else None
+    if info["type"] != "directory":
+        return None
+    # Copies that keep times (`cp -a`, rsync) set a folder's `mtime` back. On local disks nobody sets ctime, fsspec's `created`.
+    times = [value.timestamp() if isinstance(value, datetime) else float(value) for name in _TIMES if (value := info.get(name))]
+    return max(times, default=None) if info.get("mtime") else None
