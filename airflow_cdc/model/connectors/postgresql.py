@@ -198,7 +198,7 @@ POSTGRESQL = Connector(
         fields=("sequence", "lsn", "txId"),
         commit=f"coalesce({_sequence(0)}, {_sequence(1)})",
         # Versions 1.5 and 1.6 write the last commit twice; lsn alone tells the changes apart.
-        change=f"coalesce(try_cast(source.lsn AS {NUMBER}), {_sequence(1)})",
+        change=f"if({_sequence(1)} IS NULL, NULL, coalesce(try_cast(source.lsn AS {NUMBER}), {_sequence(1)}))",
         spelling=Spelling(re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}"), postgres_lsn, format_postgres_lsn),
         # COPY logs many rows as one record.
         is_shared_by_rows=True,

@@ -61,6 +61,17 @@ def rows(spark: SparkSession, lake: Path) -> list[dict[str, Any]]:
     return read_rows(spark, str(lake), TOPIC).rows
 
 
+def copied(lake: Path, name: str) -> Path:
+    """Copy a lake beside itself; what its state says of its own place goes with it."""
+    copy = shutil.copytree(lake, lake.with_name(name))
+    for path in copy.rglob("*.json"):
+        # The times of the log's files are those at which versions were committed.
+        times = path.stat().st_atime, path.stat().st_mtime
+        path.write_text(path.read_text().replace(str(lake), str(copy)))
+        os.utime(path, times)
+    return copy
+
+
 def aged(lake: Path, days: int) -> Path:
     """Return a copy of a lake in which all that happened is so many days older: a copy, for Delta remembers what it read of a path."""
     copy = lake.with_name(f"{lake.name}-aged")
@@ -193,13 +204,7 @@ def test_the_version_upon_which_an_open_transaction_began_outlives_the_retention
     apply(archive, lake, flows=ONE_FILE_EACH)
     lake = aged(lake, days=20)
     assert of(keep(lake), TableKind.TARGET).actions == ()
-    vacuumed = lake.with_name("vacuumed")
-    shutil.copytree(lake, vacuumed)
-    for path in vacuumed.rglob("*.json"):
-        # The times of the log's files are those at which versions were committed.
-        times = path.stat().st_atime, path.stat().st_mtime
-        path.write_text(path.read_text().replace(str(lake), str(vacuumed)))
-        os.utime(path, times)
+    vacuumed = copied(lake, "vacuumed")
 
     write_records(archive / "3.jsonl", numbered(moves[2:], first=4))
     apply(archive, lake, flows=ONE_FILE_EACH)
@@ -259,7 +264,7 @@ def test_what_delta_rs_logs_of_its_files_is_corrected_whoever_let_it_write(
         return spark.read.format("delta").load(str(path / TOPIC)).filter(f"amount = {amount}BD").count()
 
     # Delta remembers what it read of a path.
-    copy = shutil.copytree(lake, lake.with_name("copy"))
+    copy = copied(lake, "copy")
     assert found(copy) == 0
     assert of(keep(copy, seldom), TableKind.TARGET).actions == (Action.STATISTICS,)
     assert found(copy) == 3
