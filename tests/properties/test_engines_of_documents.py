@@ -11,9 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
-from airflow_cdc.model.flow.engine import MIXED
 from tests.conftest import Apply
-from tests.properties.test_two_engines import LATE, compare_flow
+from tests.properties.test_two_engines import compare_flow
 from tests.support.events import Record, mongodb, numbered, tombstone, write_records
 from tests.support.tables import read_rows
 
@@ -95,7 +94,7 @@ def test_both_engines_give_the_same_of_whole_documents(seed: int, spark: SparkSe
     assert documents(spark, tmp_path) == {key: json.loads(text) for key, text in source.documents.items()}
 
 
-def test_patches_are_left_to_spark_and_late_documents_are_merged_by_it(spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
+def test_patches_are_left_to_spark_and_late_documents_are_not(spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
     source = Collection(7)
     first, second = numbered(source.snapshot(20)), source.changes(60, patches=True)
     behind = numbered(second, first=len(first))
@@ -104,5 +103,5 @@ def test_patches_are_left_to_spark_and_late_documents_are_merged_by_it(spark: Sp
         write_records(tmp_path / "archive" / f"{number}.jsonl", part)
     batches = compare_flow(spark, apply, tmp_path, FLOW)
     found = [(batch.engine, batch.engine_reason) for batch in batches]
-    assert found == [("native", ""), ("spark", "an event without a row"), ("native", ""), (MIXED, LATE)]
+    assert found == [("native", ""), ("spark", "an event without a row"), ("native", ""), ("native", "")]
     assert documents(spark, tmp_path) == {key: json.loads(text) for key, text in source.documents.items()}

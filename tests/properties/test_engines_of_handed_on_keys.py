@@ -14,7 +14,7 @@ from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.pipeline.apply.native import fold_undecided
 from airflow_cdc.pipeline.target import alter_table
 from tests.conftest import Apply
-from tests.properties.test_two_engines import DIALECTS, LATE, PAIRED, RECORDS, TOPIC, compare
+from tests.properties.test_two_engines import DIALECTS, PAIRED, RECORDS, TOPIC, WENT_BACK, compare
 from tests.support.events import numbered, write_records, write_sink_files
 from tests.support.handed_on import KEYS, NONE, WHOLE, HandedOn
 from tests.support.tables import read_rows
@@ -94,7 +94,7 @@ def test_keys_handed_on_are_folded_natively_and_merged_by_spark(spark: SparkSess
     for number, part in enumerate(thirds):
         write_records(tmp_path / "archive" / f"{number}.jsonl", part)
     batches = compare(spark, apply, tmp_path)
-    assert [(batch.engine, batch.engine_reason) for batch in batches] == [("native", ""), ("native", ""), ("mixed", LATE)]
+    assert [(batch.engine, batch.engine_reason) for batch in batches] == [("native", ""), ("native", ""), ("mixed", WENT_BACK)]
     check_rows(spark, tmp_path / "native", source)
 
 

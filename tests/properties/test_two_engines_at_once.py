@@ -16,7 +16,6 @@ from tests.conftest import Apply
 from tests.properties.test_two_engines import (
     BEGINS,
     DIALECTS,
-    LATE,
     PAIRED,
     RECORDS,
     VALUES,
@@ -94,11 +93,10 @@ def test_what_is_folded_natively_is_merged_by_spark_alike(
         *(pytest.param(dialect, begin, marks=pytest.mark.deep) for dialect, begin in zip(DIALECTS, BEGINS * 2, strict=False)),
     ],
 )
-def test_late_events_are_folded_natively(dialect: str, begin: str, spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
+def test_late_events_are_merged_natively(dialect: str, begin: str, spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
     late_archive(5, dialect, tmp_path / "archive", begin=begin)
     batches = compare(spark, apply, tmp_path)
-    assert ("mixed", LATE) in engines_of(batches)
-    assert "spark" not in {batch.engine for batch in batches}
+    assert {*engines_of(batches)} == {("native", "")}
     assert sum(batch.events.stale for batch in batches) > 0
 
 

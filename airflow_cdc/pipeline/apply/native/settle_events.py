@@ -15,7 +15,7 @@ from airflow_cdc.pipeline.apply.native.all_events import NativeEvents, read_all_
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, voids_events
 from airflow_cdc.pipeline.apply.native.merge import append_rows, events_for
 from airflow_cdc.pipeline.apply.native.names_gtids import names_gtids
-from airflow_cdc.pipeline.apply.native.take_plain import LATE, WAYS, NoDoubts, Plain, named_failure
+from airflow_cdc.pipeline.apply.native.take_plain import REPEATED, WAYS, WENT_BACK, NoDoubts, Plain, named_failure
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
 from airflow_cdc.pipeline.apply.settled import Ready, may_repeat
 from airflow_cdc.pipeline.apply.stage_events import KeptEvents, NewEvents
@@ -46,8 +46,10 @@ def settle_events(plain: Plain) -> NativeAppend:
         raise HandedOver("snapshot reads among changes")
     events = read_all_events(decoder, run.microbatch.archive, threads=plain.threads)
     decoder, surveyed = events.decoder, count_surveyed(events.decoder.shapes)
-    if may_repeat(run, plain.target, events.staged) or may_have_fallen(run, decoder, events.staged):
-        raise HandedOver(LATE)
+    if may_repeat(run, plain.target, events.staged):
+        raise HandedOver(REPEATED)
+    if may_have_fallen(run, decoder, events.staged):
+        raise HandedOver(WENT_BACK)
     search = SnapshotSearch(run=run, decoder=decoder, surveyed=surveyed, tables=tables)
     settled = NativeAppend(
         run=run,

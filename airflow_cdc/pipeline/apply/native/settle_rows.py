@@ -27,7 +27,7 @@ from airflow_cdc.pipeline.apply.native.mark_rows import OF_NEW_TABLE, Marks, Unm
 from airflow_cdc.pipeline.apply.native.merge import append_markers, rows_for
 from airflow_cdc.pipeline.apply.native.names_gtids import names_gtids
 from airflow_cdc.pipeline.apply.native.table_values import Completed, complete
-from airflow_cdc.pipeline.apply.native.take_plain import WAYS, NoDoubts, Plain, named_failure
+from airflow_cdc.pipeline.apply.native.take_plain import WAYS, WENT_BACK, NoDoubts, Plain, named_failure
 from airflow_cdc.pipeline.apply.settled import ALL_STALE, Ready, without_stale
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
@@ -109,7 +109,7 @@ def _for_delta_rs(plain: Plain, fold: NativeFold) -> NativeRowChanges:
         raise HandedOver("few events touch many files of a large table")
     settled = _settled(plain, changes)
     if may_have_fallen(run, decoder, changes.staged):
-        raise HandedOver("the source's log may have gone back")
+        raise HandedOver(WENT_BACK)
     if voids_events(run, None if settled.counted.surveyed.reads else changes.staged):
         raise HandedOver("an earlier truncate or snapshot may void some events")
     rows, stale = changes.rows, 0

@@ -29,7 +29,8 @@ from airflow_cdc.pipeline.target.create_natively import create_natively
 from airflow_cdc.pipeline.target.target_table import TargetTable
 from airflow_cdc.pipeline.target.writable import why_not_written
 
-LATE = "some events may be late, or the source's log went back"
+REPEATED = "some events may be copies of applied ones"
+WENT_BACK = "the source's log may have gone back"
 """Reason why Spark takes a microbatch."""
 WAYS = Ways(create=create_natively, with_deletion_vectors=with_deletion_vectors_natively, set_properties=set_properties_natively)
 """The native engine's ways to make and alter a table."""
