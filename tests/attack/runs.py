@@ -25,6 +25,8 @@ from tests.attack.source import TOPIC
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_USUAL_SIZE = alter_table.DELETION_VECTORS_FROM_BYTES
+
 
 class NeedsSpark(Exception):  # noqa: N818 (no error: the answer to who would start it)
     """Something asked for Spark, which a native run has not."""
@@ -80,14 +82,13 @@ def _one_spark() -> SparkSession:
 
 @contextmanager
 def large_from(size: int | None) -> Iterator[None]:
-    """Mark rows by deletion vectors in tables from this size on."""
-    usual = alter_table.DELETION_VECTORS_FROM_BYTES
+    """Mark rows by deletion vectors in tables from this size on. Two runs may be at work at once."""
     try:
         if size is not None:
             alter_table.DELETION_VECTORS_FROM_BYTES = size
         yield
     finally:
-        alter_table.DELETION_VECTORS_FROM_BYTES = usual
+        alter_table.DELETION_VECTORS_FROM_BYTES = _USUAL_SIZE
 
 
 @dataclass
