@@ -13,7 +13,7 @@ from typing import Any
 from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat
 from airflow_cdc.model.archive.survey import OffsetHoles, RecordKind
 from airflow_cdc.model.columns import FILE
-from airflow_cdc.model.connectors.registry import CONNECTORS, without_database
+from airflow_cdc.model.connectors.registry import CONNECTORS, with_log_of_database, without_database
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.operation import Operation
 from airflow_cdc.pipeline.native.decompress import decompressed
@@ -87,7 +87,7 @@ def read_plainly(fs: FileSystem, root: str, file: ArchivedFile) -> PlainSurvey:
             spans[shape] = (min(first, offset), max(last, offset))
             if topic is not None and shape[2] is not None:
                 found.offsets.setdefault((topic, shape[2]), []).append(offset)
-    names = ("topic", "kind", "partition", "connector", "table", "key_shape", "value_shape")
+    names = ("topic", "kind", "partition", "connector", "table", "log", "key_shape", "value_shape")
     for shape, records in counts.items():
         lowest, greatest = spans.get(shape, (None, None))
         span = {"first_offset": lowest, "last_offset": greatest}
@@ -126,9 +126,9 @@ def _parsed(text: bytes) -> Any:
 
 
 def _shape(document: Any, companion: Any, file: ArchivedFile) -> tuple[str | None, int | None, tuple[Any, ...]]:
-    """Return a line's topic, offset and shape: topic, kind, partition, connector, table, shapes of key and value."""
+    """Return a line's topic, offset and shape: topic, kind, partition, connector, table, log, shapes of key and value."""
     if document is _BROKEN or not isinstance(document, dict | None):
-        return None, None, (None, RecordKind.MALFORMED.value, None, None, None, None, None)
+        return None, None, (None, RecordKind.MALFORMED.value, *[None] * 6)
     topic, partition, offset, row_key, value = None, file.partition, None, companion, document
     if document and isinstance(document.get("topic"), str) and ("value" in document or _has_place_alone(document)):
         if "value" not in document:
@@ -149,8 +149,8 @@ def _shape(document: Any, companion: Any, file: ArchivedFile) -> tuple[str | Non
     if kind in _OPERATIONS:
         image = payload.get("after") or payload.get("before")
         value_shape = _text(schema) if schema else _names(image)
-    table = _table(source)
-    return topic, offset, (topic, kind, partition, connector, table, _text(key_schema) if key_schema else _names(key_payload), value_shape)
+    key_shape = _text(key_schema) if key_schema else _names(key_payload)
+    return topic, offset, (topic, kind, partition, connector, _table(source), _log(source), key_shape, value_shape)
 
 
 def _has_place_alone(document: Mapping[str, Any]) -> bool:
@@ -195,3 +195,10 @@ def _table(source: Mapping[str, Any]) -> str | None:
         return None
     database = None if source.get("connector") in without_database() else source.get("db")
     return ".".join(str(part) for part in (source.get("name"), database, source.get("schema"), source["table"]) if part)
+
+
+def _log(source: Mapping[str, Any]) -> str | None:
+    if source.get("name") is None:
+        return None
+    database = source.get("db") if source.get("connector") in with_log_of_database() else None
+    return ".".join(str(part) for part in (source["name"], database) if part is not None)

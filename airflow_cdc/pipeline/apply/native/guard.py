@@ -31,7 +31,7 @@ _OF_ROW = (POSITION, OP, PARTITION, OFFSET, VALUE_POSITIONS)
 _OF_MARKER = (POSITION, OP, PARTITION, OFFSET, BEGAN, DEPENDS, MICROBATCH)
 
 
-def leave_out_stale(run: MicrobatchRun, fold: NativeFold, changes: NativeChanges, table: Any) -> tuple[Any, int]:
+def leave_out_stale(run: MicrobatchRun, fold: NativeFold, *, changes: NativeChanges, table: Any) -> tuple[Any, int]:
     """Return the row changes that are still news (Arrow table), and the number of those that newer events of their keys make obsolete.
 
     :param changes: of the fold.

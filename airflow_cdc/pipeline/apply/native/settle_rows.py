@@ -114,7 +114,7 @@ def _for_delta_rs(plain: Plain, fold: NativeFold) -> NativeRowChanges:
         raise HandedOver("an earlier truncate or snapshot may void some events")
     rows, stale = changes.rows, 0
     if target is not None:
-        rows, stale = leave_out_stale(run, fold, changes, plain.table)
+        rows, stale = leave_out_stale(run, fold, changes=changes, table=plain.table)
     completed = _completed(plain.table, run.table, rows, decoder=decoder)
     marks = _marks(plain.table, target, completed.rows) if target else OF_NEW_TABLE
     # Where Spark has staged the row changes, they are in memory here.

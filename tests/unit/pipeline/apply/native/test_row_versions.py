@@ -246,11 +246,11 @@ def left_by(fold: dict[str, object], events: Sequence[KeyEvent], own: Sequence[I
     return [found] if found is not None else []
 
 
-@pytest.mark.parametrize("engine", ["native", "spark"])
-def test_whole_images_say_which_row_a_delete_is_about(engine: str, spark: SparkSession) -> None:
+@pytest.mark.parametrize(("engine", "count"), [("native", 1_500), ("spark", 100), pytest.param("spark", 1_500, marks=pytest.mark.deep)])
+def test_whole_images_say_which_row_a_delete_is_about(engine: str, count: int, spark: SparkSession) -> None:
     """Rows whose values are all like fillers move between keys that hold other rows; the rows left are the database's own."""
     chance = random.Random(50)
-    loads = [a_load(chance) for _ in range(1_500)]
+    loads = [a_load(chance) for _ in range(count)]
     histories = [(begun.get(key, []), events, rows.get(key, [])) for begun, by_key, rows in loads for key, events in by_key.items()]
     if engine == "spark":
         folds = in_spark(spark, [events for _, events, _ in histories], keeps_deleted=False)
