@@ -232,7 +232,7 @@ def test_a_delete_whose_key_may_be_made_of_fillers_is_rejected(spark: SparkSessi
         rejected[name] = batch.rejects
         assert batch.events.read == batch.events.accounted()
     assert rejected == {name: {} if delete.is_proven else {"unproven_key": 1} for name, delete in DELETES.items()}
-    assert "does not prove the key" in read_quarantine(spark, str(lake / "0"), TOPIC)[0]["detail"]
+    assert "does not prove the key" in read_quarantine(spark, str(lake / "0"), [TOPIC])[0]["detail"]
 
 
 def flattened(op: str, at: int, row: Row, before: Row | None = None) -> Record:
