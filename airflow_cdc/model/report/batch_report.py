@@ -96,6 +96,8 @@ class BatchReport(JsonObject, required=_REQUIRED):
     """Where epochs of the source's log begin, as known to the flow."""
     unpaired_moves: int = 0
     """Rows with unavailable values from a key whose delete is not in the microbatch, less those whose delete came now."""
+    moves_kept: int = 0
+    """Key changes without all of the row's values that the microbatch wrote down: a late event under the old key may still bring them."""
     transactions_unjoined: int = 0
     """Keys of transactions that an earlier microbatch applied in part and that could not be joined: the file is gone from the archive."""
     asks_target: bool = False
