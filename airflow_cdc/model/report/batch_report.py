@@ -96,14 +96,14 @@ class BatchReport(JsonObject, required=_REQUIRED):
     """Where epochs of the source's log begin, as known to the flow."""
     unpaired_moves: int = 0
     """Rows with unavailable values from a key whose delete is not in the microbatch, less those whose delete came now."""
-    moves_kept: int = 0
-    """Key changes without all of the row's values that the microbatch wrote down: a late event under the old key may still bring them."""
     transactions_unjoined: int = 0
     """Keys of transactions that an earlier microbatch applied in part and that could not be joined: the file is gone from the archive."""
     asks_target: bool = False
     """Whether some events had unavailable values that only the target can supply."""
     unavailable_unresolved: int = 0
     """Rows merged with NULL for a value that neither an event nor a row carries."""
+    moves_kept: int = 0
+    """Key changes without all of the row's values that the microbatch wrote down: a late event under the old key may still bring them."""
     rows_not_found: int = 0
     """Rows that an update or a delete should have found and did not, in a flow that holds a full snapshot: at least so many. Not counted
     where late events came, and in a table that keeps deleted rows."""

@@ -58,8 +58,6 @@ class FlowCheckpoint(JsonObject, required=_REQUIRED):
     """Where epochs of the source's log begin."""
     unpaired_moves: int = 0
     """Rows from a key whose delete has not come yet."""
-    moves_kept: int = 0
-    """Key changes that were written down, since the flow began: 0 where no late event can concern a row under another key."""
     tables: frozenset[str] = frozenset()
     """The source's tables that the applied events name."""
     committed_through: int | None = None
@@ -68,6 +66,8 @@ class FlowCheckpoint(JsonObject, required=_REQUIRED):
     """By archive root: digest of the last survey that ``planned`` reaches into."""
     logs: frozenset[str] = frozenset()
     """The source's logs that the applied events name."""
+    moves_kept: int = 0
+    """Key changes that were written down, since the flow began: 0 where no late event can concern a row under another key."""
 
     def plan(self, archive: str) -> tuple[PlanPosition, tuple[HeldFile, ...]]:
         """Return how far an archive's surveys are applied, and the earlier files that wait."""

@@ -117,11 +117,11 @@ def _mended(asked: Unguarded, guarded: Guarded, traced: Traced) -> Guarded:
     """Return the row changes with the values that the rows folded again know, and row changes of target rows that lack some of them."""
     run, keys, columns = asked.run, asked.keys, list(asked.decoder.columns.types)
     found = traced.row_changes.select(*map(sql.name, guarded.row_changes.columns))
-    fresh = with_found_values(guarded.row_changes, found, keys, columns)
+    fresh = with_found_values(guarded.row_changes, found, keys=keys, columns=columns)
     held = run.spark.sql(f"SELECT * FROM {sql.delta(asked.target.uri)}")
     changing = fresh.filter(f"{OP} <> '{FILL}'").select(*map(sql.name, keys))
     untouched = held.join(F.broadcast(found.select(*map(sql.name, keys))), keys, "left_semi").join(changing, keys, "left_anti")
-    mended = run.write_down(rows_to_mend(untouched, found, keys, columns), "to-mend")
+    mended = run.write_down(rows_to_mend(untouched, found, keys=keys, columns=columns), "to-mend")
     # All that a late event of the row itself fills in is known to the row folded again.
     others = fresh.join(mended.select(*map(sql.name, keys)), keys, "left_anti").select(*map(sql.name, fresh.columns))
     row_changes = run.write_down(others.unionByName(mended), "guarded")

@@ -48,7 +48,7 @@ def with_found_values(row_changes: DataFrame, folded: DataFrame, keys: Sequence[
     :param columns: the source's columns.
     """
     found = _found(columns, keys)
-    joined = _beside(row_changes, folded, keys, columns)
+    joined = _beside(row_changes, folded, keys, columns=columns)
     return joined.select(*[F.expr(found.get(name, sql.name(name))).alias(name) for name in row_changes.columns])
 
 
@@ -65,7 +65,7 @@ def rows_to_mend(rows: DataFrame, folded: DataFrame, keys: Sequence[str], column
         *[F.col(sql.name(name)).alias(name) for name in others], POSITION, OP, COMMITTED_AT, PARTITION, OFFSET, VALUE_POSITIONS, nothing
     )
     found = _found(others, keys)
-    joined = _beside(ours, folded, keys, others)
+    joined = _beside(ours, folded, keys, columns=others)
     is_other = " OR ".join(
         f"(array_contains({_NAMES}, {sql.text(name)}) AND NOT {comparable(joined, name)} <=> {comparable(joined, _column(place))})"
         for place, name in enumerate(others)

@@ -75,7 +75,7 @@ def _assigned(target: TargetTable, merge: Merge) -> Assigned:
     }
     updated = {**inserted, **kept, VALUE_POSITIONS: value_positions("s", "t") if left_out else f"s.{VALUE_POSITIONS}"}
     mended = {name: inserted[name] for name in map(sql.name, columns)} | {VALUE_POSITIONS: f"s.{VALUE_POSITIONS}", MICROBATCH: number}
-    return Assigned(inserted, updated, _filled(recorded_as, number), mended)
+    return Assigned(inserted=inserted, updated=updated, filled=_filled(recorded_as, number), mended=mended)
 
 
 def _removing_clauses(values: Assigned, merge: Merge) -> list[str]:
