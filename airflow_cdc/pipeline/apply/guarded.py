@@ -53,6 +53,8 @@ class Guarded:
     """Number of rows moved here by an earlier microbatch whose delete under the old key came now, or the reverse."""
     unjoined: int = 0
     """Number of keys whose transaction or document could not be completed, because an earlier file is gone from the archive."""
+    marking: DataFrame | None = None
+    """The row changes from which delete markers follow, where these are others: no marker follows from a mended row."""
     moves: tuple[DataFrame, ...] = ()
     """The key changes that the row changes were traced through."""
     mended: int = 0

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import MOVED, OP, POSITION
 from airflow_cdc.model.errors import ArchivedFileMissingError, StateUnreadableError
-from airflow_cdc.model.operation import FILL
+from airflow_cdc.model.operation import FILL, KEEP
 from airflow_cdc.model.places import moves_uri
 from airflow_cdc.pipeline.apply.earlier_events import with_earlier
 from airflow_cdc.pipeline.apply.guarded import Guarded, Unguarded
@@ -62,7 +62,7 @@ def _told_by_log(asked: Unguarded, guarded: Guarded, log: DataFrame | None) -> l
     if log is None:
         return []
     told = rows_told_of(asked.live, log, asked.keys, has_reads=asked.has_reads)
-    if not asked.staged.has_deletes:
+    if not asked.staged.has_deletes or places_unnamed(log, asked.keys).isEmpty():
         return [told]
     deletes = asked.decoder.events(asked.run.lines()).filter(f"{IS_ROW_EVENT} AND {OP} = 'd'").select(POSITION)
     return [told, rows_paired(deletes, log, asked.keys).join(_whole(guarded, asked.keys), asked.keys, "left_anti")]
@@ -93,24 +93,28 @@ def _fold_again(asked: Unguarded, rows: DataFrame, moves: DataFrame) -> Traced:
     """
     run, keys, types = asked.run, asked.keys, asked.decoder.columns.types
     lineage = reached(rows, moves, keys, write_down=run.write_down, back=True)
-    everything = with_earlier(asked, _FIRST_MICROBATCH)
-    while True:
-        with reading_earlier(run, rows):
+    with reading_earlier(run, rows):
+        everything = with_earlier(asked, _FIRST_MICROBATCH)
+        while True:
             theirs = run.write_down(everything.join(F.broadcast(lineage), keys, "left_semi"), "lineage")
-        of_rows = theirs.join(F.broadcast(rows), keys, "left_semi")
-        folded = run.write_down(fold_row_versions(of_rows, keys, list(types), keeps_deleted=asked.target.flags_deletes), "mended")
-        traced = trace_moved_rows(folded, theirs, None, keys=keys, columns=types, write_down=run.write_down)
-        unnamed = places_unnamed(traced.moves, keys)
-        behind = [old_keys(traced.moves, keys)]
-        if not unnamed.isEmpty():
-            # No event of these keys names the old one: only the delete at the same place does.
-            here = F.expr(f"d.{POSITION}.commit = p.commit AND d.{POSITION}.change = p.change")
-            deletes = everything.filter(f"{OP} = 'd'").alias("d").join(F.broadcast(unnamed).alias("p"), here, "left_semi")
-            behind.append(deletes.select(*map(sql.name, keys)))
-        further = run.write_down(reduce(DataFrame.unionByName, behind).distinct().join(lineage, keys, "left_anti"), "further")
-        if further.isEmpty():
-            return traced
-        lineage = lineage.unionByName(further)
+            of_rows = theirs.join(F.broadcast(rows), keys, "left_semi")
+            folded = run.write_down(fold_row_versions(of_rows, keys, list(types), keeps_deleted=asked.target.flags_deletes), "folded-again")
+            traced = trace_moved_rows(folded, theirs, None, keys=keys, columns=types, write_down=run.write_down)
+            # An edge is not written down where a microbatch needed no value from behind it: the events themselves show it.
+            behind = old_keys(traced.moves, keys).unionByName(_deleted_at(places_unnamed(traced.moves, keys), everything, keys))
+            further = run.write_down(behind.distinct().join(lineage, keys, "left_anti"), "further")
+            if further.isEmpty():
+                return traced
+            lineage = lineage.unionByName(further)
+
+
+def _deleted_at(places: DataFrame, everything: DataFrame, keys: list[str]) -> DataFrame:
+    """Return the keys that were deleted at some places: of moves whose old key no other event names."""
+    if places.isEmpty():
+        return everything.select(*map(sql.name, keys)).filter("false")
+    here = F.expr(f"d.{POSITION}.commit = p.commit AND d.{POSITION}.change = p.change")
+    deletes = everything.filter(f"{OP} = 'd'").alias("d").join(F.broadcast(places).alias("p"), here, "left_semi")
+    return deletes.select(*map(sql.name, keys))
 
 
 def _mended(asked: Unguarded, guarded: Guarded, traced: Traced) -> Guarded:
@@ -119,12 +123,18 @@ def _mended(asked: Unguarded, guarded: Guarded, traced: Traced) -> Guarded:
     found = traced.row_changes.select(*map(sql.name, guarded.row_changes.columns))
     fresh = with_found_values(guarded.row_changes, found, keys=keys, columns=columns)
     held = run.spark.sql(f"SELECT * FROM {sql.delta(asked.target.uri)}")
-    changing = fresh.filter(f"{OP} <> '{FILL}'").select(*map(sql.name, keys))
+    changing = fresh.filter(f"{OP} NOT IN ('{FILL}', '{KEEP}')").select(*map(sql.name, keys))
     untouched = held.join(F.broadcast(found.select(*map(sql.name, keys))), keys, "left_semi").join(changing, keys, "left_anti")
     mended = run.write_down(rows_to_mend(untouched, found, keys=keys, columns=columns), "to-mend")
-    # All that a late event of the row itself fills in is known to the row folded again.
+    # What a late event of the row itself fills in is known to the row folded again; a row that is kept is the one to mend.
     others = fresh.join(mended.select(*map(sql.name, keys)), keys, "left_anti").select(*map(sql.name, fresh.columns))
     row_changes = run.write_down(others.unionByName(mended), "guarded")
     return replace(
-        guarded, row_changes=row_changes, is_late=True, rejoined=True, moves=(*guarded.moves, traced.moves), mended=mended.count()
+        guarded,
+        row_changes=row_changes,
+        marking=guarded.row_changes,
+        is_late=True,
+        rejoined=True,
+        moves=(*guarded.moves, traced.moves),
+        mended=mended.count(),
     )

@@ -184,7 +184,8 @@ class RowChanges(SettledEvents):
             counted = count_row_changes(run.spark, target, guarded.row_changes, vanishing=voids.rows)
             return Ready(report=replace(report, rows=counted, merge_plan="dry run"))
         if staged.has_deletes or guarded.rejoined:
-            markers = markers_of(guarded.row_changes, target.keys, run.microbatch.number)
+            marking = guarded.row_changes if guarded.marking is None else guarded.marking
+            markers = markers_of(marking, target.keys, run.microbatch.number)
             append(run.spark, markers, run.state(delete_markers_uri))
             run.after_effect("delete_markers")
         if guarded.moves:
