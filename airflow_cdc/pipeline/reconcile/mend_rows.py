@@ -32,7 +32,7 @@ _SAME_FATE = f"""CASE WHEN s.{OP} IN ('{FILL}', '{KEEP}', '{VOID}') THEN false
     WHEN s.{OP} = 'd' THEN r.{OP_IF_ABSENT} = 'd' ELSE r.{OP_IF_ABSENT} NOT IN ('d', '{KEEP}') END"""
 _TO_FILL = f"if(coalesce({_SAME_FATE}, false), filter({_KNOWN}, name -> {_LEFT_OUT}), CAST(array() AS array<string>))"
 
-_FOUND_ENTRY = f"filter({_FOUND}, found -> found.column = entry.column)[0]"
+_FOUND_ENTRY = f"try_element_at(filter({_FOUND}, found -> found.column = entry.column), 1)"
 _OWN_ENTRIES = f"coalesce({VALUE_POSITIONS}, {_NOTHING})"
 _ENTRIES = f"""nullif(concat(
     transform({_OWN_ENTRIES}, entry -> if(array_contains({_NAMES}, entry.column), {_FOUND_ENTRY}, entry)),
