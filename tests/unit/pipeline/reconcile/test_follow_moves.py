@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -29,8 +30,8 @@ from airflow_cdc.pipeline.reconcile.trace_moved_rows import FROM, IN_DOUBT, TO
 KEYS = ["id"]
 
 
-def position(place: int | None) -> tuple[int, int, int] | None:
-    return None if place is None else (place, place, 0)
+def position(place: int | None) -> tuple[Decimal, Decimal, int] | None:
+    return None if place is None else (Decimal(place), Decimal(place), 0)
 
 
 def moves(spark: SparkSession, *found: tuple[int | None, int, int], in_doubt: Iterable[int] = ()) -> DataFrame:
@@ -49,16 +50,16 @@ def starting(spark: SparkSession, *keys: int) -> DataFrame:
     return spark.createDataFrame([(key,) for key in keys], "id INT")
 
 
-def as_is(rows: DataFrame, _: str) -> DataFrame:
-    return rows
+def written(rows: DataFrame, _: str) -> DataFrame:
+    return rows.localCheckpoint()
 
 
 def test_a_row_is_followed_through_any_number_of_moves_and_around(spark: SparkSession) -> None:
     log = moves(spark, *((key, key + 1, key * 10) for key in range(1, 21)), (5, 90, 55), (91, 5, 45), (21, 1, 500), (None, 3, 7))
     everywhere = [*range(1, 22), 90]
-    assert ids(reached(starting(spark, 1), log, KEYS, write_down=as_is)) == everywhere
-    assert ids(reached(starting(spark, 90), log, KEYS, write_down=as_is)) == [90]
-    assert ids(reached(starting(spark, 90), log, KEYS, write_down=as_is, back=True)) == [*range(1, 22), 90, 91]
+    assert ids(reached(starting(spark, 1), log, KEYS, write_down=written)) == everywhere
+    assert ids(reached(starting(spark, 90), log, KEYS, write_down=written)) == [90]
+    assert ids(reached(starting(spark, 90), log, KEYS, write_down=written, back=True)) == [*range(1, 22), 90, 91]
     assert ids(old_keys(log, KEYS)) == [*range(1, 22), 91]
     assert [tuple(row) for row in places_unnamed(log, KEYS).collect()] == [(7, 7)]
 
