@@ -20,12 +20,17 @@ IS_NEW = "__cdc_is_new"
 
 
 def with_earlier(asked: Unguarded, first: int) -> DataFrame:
-    """Return the microbatch's events, marked by :data:`IS_NEW`, and all events since an earlier microbatch; ordered."""
+    """Return the microbatch's events, marked by :data:`IS_NEW`, and all events since an earlier microbatch; in no order."""
     run, parts = asked.run, _earlier(asked.run, first)
     decoder = decoder_across(asked.decoder, run.flow, parts)
     ours = _events(run, decoder).withColumn(IS_NEW, F.lit(True))  # noqa: FBT003
     earlier = [_events_of(run, part, decoder).withColumn(IS_NEW, F.lit(False)) for part in parts]  # noqa: FBT003
-    return order_events(reduce(DataFrame.unionByName, [ours, *earlier]), asked.keys, reads_among_changes=True)
+    return reduce(DataFrame.unionByName, [ours, *earlier])
+
+
+def in_order(events: DataFrame, asked: Unguarded) -> DataFrame:
+    """Return such events, or all of some keys, in order."""
+    return order_events(events, asked.keys, reads_among_changes=True)
 
 
 def _events(run: MicrobatchRun, decoder: Decoder) -> DataFrame:

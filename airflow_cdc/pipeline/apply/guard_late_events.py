@@ -16,7 +16,7 @@ from airflow_cdc.model.errors import ArchivedFileMissingError, TableHistoryGoneE
 from airflow_cdc.model.flow.cdc_flow import OnMissingFile
 from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
 from airflow_cdc.model.report.batch_report import BatchReport
-from airflow_cdc.pipeline.apply.earlier_events import IS_NEW, with_earlier
+from airflow_cdc.pipeline.apply.earlier_events import IS_NEW, in_order, with_earlier
 from airflow_cdc.pipeline.apply.guarded import Guarded, Unguarded
 from airflow_cdc.pipeline.apply.mend_moved_rows import mend_moved_rows
 from airflow_cdc.pipeline.apply.resolve_documents import fold_late_documents
@@ -273,7 +273,7 @@ def _rejoin(
         return None
     columns = list(decoder.columns.types)
     with reading_earlier(run, reduce(DataFrame.unionByName, concerned).select(*named)):
-        everything = run.write_down(with_earlier(asked, first), "everything")
+        everything = run.write_down(in_order(with_earlier(asked, first), asked), "everything")
     theirs = everything.join(_touched(everything, cut=cut, parted=parted, keys=keys), keys, "left_semi")
     folded = run.write_down(fold_row_versions(theirs, keys, columns, keeps_deleted=target.flags_deletes), "rejoined")
     prior = _rows_before(run, target, first, report_of=report_of)

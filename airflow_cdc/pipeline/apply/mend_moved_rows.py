@@ -18,7 +18,7 @@ from airflow_cdc.model.columns import MOVED, OP, POSITION
 from airflow_cdc.model.errors import ArchivedFileMissingError, StateUnreadableError
 from airflow_cdc.model.operation import FILL, KEEP
 from airflow_cdc.model.places import moves_uri
-from airflow_cdc.pipeline.apply.earlier_events import with_earlier
+from airflow_cdc.pipeline.apply.earlier_events import in_order, with_earlier
 from airflow_cdc.pipeline.apply.guarded import Guarded, Unguarded
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT
 from airflow_cdc.pipeline.microbatch.reading_earlier import reading_earlier
@@ -96,7 +96,7 @@ def _fold_again(asked: Unguarded, rows: DataFrame, moves: DataFrame) -> Traced:
     with reading_earlier(run, rows):
         everything = with_earlier(asked, _FIRST_MICROBATCH)
         while True:
-            theirs = run.write_down(everything.join(F.broadcast(lineage), keys, "left_semi"), "lineage")
+            theirs = run.write_down(in_order(everything.join(F.broadcast(lineage), keys, "left_semi"), asked), "lineage")
             of_rows = theirs.join(F.broadcast(rows), keys, "left_semi")
             folded = run.write_down(fold_row_versions(of_rows, keys, list(types), keeps_deleted=asked.target.flags_deletes), "folded-again")
             traced = trace_moved_rows(folded, theirs, None, keys=keys, columns=types, write_down=run.write_down)
