@@ -25,6 +25,7 @@ _STAGES = {
     "quarantine": "merging",
     "target": "merging",
     "delete_markers": "merging",
+    "moves": "merging",
     "merge": "committing",
     "append": "committing",
     "done": "committed",

@@ -24,6 +24,9 @@ class Operation(str, Enum):
 
 KEEP = "k"
 """Row change: the target's row stays as it is."""
+MEND = "n"
+"""Row change: values that the row's events left out, found again under its earlier keys; its event stays."""
+
 FILL = "f"
 """Row change: a late event only fills values that the row's newer events did not carry."""
 

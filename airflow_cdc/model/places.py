@@ -58,6 +58,11 @@ def expired_markers_uri(lake: str, folder: str) -> str:
     return _state_uri(lake, f"flows/{folder}/expired_markers")
 
 
+def moves_uri(lake: str, folder: str) -> str:
+    """Return the URI of a flow's log of moves: rows that took a new key in an event without all of their values."""
+    return _state_uri(lake, f"flows/{folder}/moves")
+
+
 def staging_uri(lake: str, folder: str) -> str:
     """Return the URI of the folder that holds a flow's reconciled microbatches until they are merged."""
     return _state_uri(lake, f"flows/{folder}/staging")

@@ -102,6 +102,8 @@ class BatchReport(JsonObject, required=_REQUIRED):
     """Whether some events had unavailable values that only the target can supply."""
     unavailable_unresolved: int = 0
     """Rows merged with NULL for a value that neither an event nor a row carries."""
+    moves_kept: int = 0
+    """Key changes without all of the row's values that the microbatch wrote down: a late event under the old key may still bring them."""
     rows_not_found: int = 0
     """Rows that an update or a delete should have found and did not, in a flow that holds a full snapshot: at least so many. Not counted
     where late events came, and in a table that keeps deleted rows."""

@@ -23,6 +23,7 @@ class TableKind(str, Enum):
     TARGET = "target"
     DELETE_MARKERS = "delete_markers"
     EXPIRED_MARKERS = "expired_markers"
+    MOVES = "moves"
     QUARANTINE = "quarantine"
     EVENTS = "events"
 
@@ -39,7 +40,7 @@ class Action(str, Enum):
     COMPACT = "compact"
     """Combine small files into larger ones, clustered where the table is."""
     EXPIRE = "expire"
-    """Remove delete markers that are older than any late event may be."""
+    """Remove delete markers and moves that are older than any late event may be."""
     VACUUM = "vacuum"
     """Remove files that no version within the retention needs."""
 
@@ -51,7 +52,7 @@ class MaintenanceSettings:
     vacuum_after: timedelta = SAFE_RETENTION
     """How long files stay that the table no longer needs."""
     expire_after: timedelta = timedelta(days=30)
-    """How long delete markers stay behind the flow's newest microbatch: the longest lateness of an event."""
+    """How long delete markers and moves stay behind the flow's newest microbatch: the longest lateness of an event."""
     purge_from: float = 0.1
     """Share of a table's rows, hidden ones included, that deletion vectors may hide before a purge."""
     compact_from: int = 8
@@ -143,7 +144,7 @@ class TableMaintenance(JsonObject):
     """Hidden rows that are no longer in any file of the newest version."""
     deletion_vectors_purged: int = 0
     markers_removed: int = 0
-    """Expired delete markers, counted in a dry run too."""
+    """Expired delete markers, or moves, counted in a dry run too."""
     files_vacuumed: int = 0
     """Files that were permanently removed."""
     retention_hours: float | None = None
@@ -156,7 +157,7 @@ class TableMaintenance(JsonObject):
         changes = [f"{self.files_before} → {self.files_after} files"] if self.files_before != self.files_after else []
         counted = {
             "hidden rows purged": self.rows_purged,
-            "delete markers removed": self.markers_removed,
+            f"{self.kind.value.replace('_', ' ')} removed": self.markers_removed,
             "old files removed": self.files_vacuumed,
         }
         changes += [f"{count} {what}" for what, count in counted.items() if count]

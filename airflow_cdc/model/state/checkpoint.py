@@ -66,6 +66,8 @@ class FlowCheckpoint(JsonObject, required=_REQUIRED):
     """By archive root: digest of the last survey that ``planned`` reaches into."""
     logs: frozenset[str] = frozenset()
     """The source's logs that the applied events name."""
+    moves_kept: int = 0
+    """Key changes that were written down, since the flow began: 0 where no late event can concern a row under another key."""
 
     def plan(self, archive: str) -> tuple[PlanPosition, tuple[HeldFile, ...]]:
         """Return how far an archive's surveys are applied, and the earlier files that wait."""
@@ -108,6 +110,7 @@ class FlowCheckpoint(JsonObject, required=_REQUIRED):
             replaced_by=report.replaced_by or self.replaced_by,
             epochs=report.epochs if report.epochs.begins else self.epochs,
             unpaired_moves=max(0, self.unpaired_moves + report.unpaired_moves),
+            moves_kept=self.moves_kept + report.moves_kept,
             tables=self.tables | {shape.table for shape in intent.shapes if shape.table},
             logs=self.logs | intent.logs,
             committed_through=max(times, default=None),

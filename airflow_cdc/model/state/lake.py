@@ -16,6 +16,7 @@
     <lake>/_cdc/flows/<flow>/quarantine          Delta table of rejects
     <lake>/_cdc/flows/<flow>/delete_markers      Delta table of deleted keys
     <lake>/_cdc/flows/<flow>/expired_markers     Delta table of those that maintenance put away
+    <lake>/_cdc/flows/<flow>/moves               Delta table of key changes without all of the row's values
     <lake>/_cdc/flows/<flow>/events              Delta table of all events, of flows that keep every version
 
 Readable without Spark, so the sensors and the UI ask it too. What is derived is rebuilt when it is lost or behind:

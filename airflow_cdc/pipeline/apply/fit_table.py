@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
@@ -11,11 +11,12 @@ from airflow_cdc.model.errors import ConfigurationError, SchemaChangeError
 from airflow_cdc.model.flow.column_origin import TypeReport
 from airflow_cdc.model.flow.document_columns import definition_of, names_defined
 from airflow_cdc.model.flow.table_mode import TableMode
-from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
+from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri, moves_uri
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.types.column_types import holds, widened
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.append_once import read_appended
+from airflow_cdc.pipeline.record.moves import names_of_moves
 from airflow_cdc.pipeline.target.alter_table import add_columns, set_properties, widen_columns, with_deletion_vectors
 from airflow_cdc.pipeline.target.correct_statistics import correct_statistics
 from airflow_cdc.pipeline.target.create_table import NewTable, create_target
@@ -85,7 +86,7 @@ def fit_table(
         target = ways.create(run.spark, run.table, new)
     if wider:
         # The markers first: after a crash in between, the table is still to be widened.
-        _widen_markers(run, {name: kind for name, kind in wider.items() if name in target.keys})
+        _widen_markers(run, target.keys, wider)
         widen_columns(run.spark, target.uri, wider)
     target = ways.with_deletion_vectors(run.spark, target)
     if not target.exact_statistics and correct_statistics(target.uri) is not None:
@@ -155,8 +156,11 @@ def wider_columns(target: TargetTable, columns: Mapping[str, str], flow: str) ->
     return wider
 
 
-def _widen_markers(run: MicrobatchRun, keys: Mapping[str, str]) -> None:
-    for uri in map(run.state, (delete_markers_uri, expired_markers_uri)) if keys else ():
-        if read_appended(run.spark, uri) is not None:
-            held = columns_of(run.spark, uri)
-            widen_columns(run.spark, uri, {name: kind for name, kind in keys.items() if held.get(name) != kind})
+def _widen_markers(run: MicrobatchRun, keys: Sequence[str], wider: Mapping[str, str]) -> None:
+    """Widen the key columns of the delete markers and the moves, which hold each key twice, under names of our own."""
+    names = {key: [key] for key in keys}
+    for uri_of, columns in ((delete_markers_uri, names), (expired_markers_uri, names), (moves_uri, names_of_moves(keys))):
+        kinds = {name: wider[key] for key, theirs in columns.items() if key in wider for name in theirs}
+        if kinds and read_appended(run.spark, run.state(uri_of)) is not None:
+            held = columns_of(run.spark, run.state(uri_of))
+            widen_columns(run.spark, run.state(uri_of), {name: kind for name, kind in kinds.items() if held.get(name) != kind})

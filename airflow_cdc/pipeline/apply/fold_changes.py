@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pyspark.sql import DataFrame
@@ -66,6 +66,8 @@ class Folded:
     """Their counts."""
     unpaired: int = 0
     """Number of rows moved from a key whose delete is not in this microbatch."""
+    moves: DataFrame | None = None
+    """The key changes that the row changes were traced through; None where there are none."""
 
 
 def fold_changes(
@@ -84,20 +86,20 @@ def fold_changes(
         staged = count(latest.changes, and_hazards=True)
         if not staged.hazards:
             return Folded(row_changes=latest.changes.drop(READS), staged=staged)
-    row_changes, unpaired = resolve_hazards(run, decoder, latest, surveyed=surveyed, target=target, voided=voids.of_events)
-    return Folded(row_changes=row_changes, staged=count(row_changes), unpaired=unpaired)
+    folded = resolve_hazards(run, decoder, latest, surveyed=surveyed, target=target, voided=voids.of_events)
+    return replace(folded, staged=count(folded.row_changes)) if folded.row_changes is not None else folded
 
 
 def resolve_hazards(
     run: MicrobatchRun, decoder: Decoder, latest: Latest, *, surveyed: Surveyed, target: TargetTable | None, voided: str = "false"
-) -> tuple[DataFrame, int]:
-    """Return the row changes, folded where the last event alone does not decide, and the number of rows whose old key's delete is missing.
+) -> Folded:
+    """Return the row changes, not counted yet, folded where the last event alone does not decide.
 
     :param voided: SQL over an event: whether a truncate or a snapshot voids what it wrote.
     """
     keys, columns = decoder.columns.keys, list(decoder.columns.types)
     if latest.hazardous is None:
-        return resolve_documents(run, decoder, latest.changes, target=target), 0
+        return Folded(row_changes=resolve_documents(run, decoder, latest.changes, target=target))
     changes, hazardous = latest.changes.drop(READS), latest.hazardous
 
     def with_images(lines: DataFrame) -> DataFrame:
@@ -110,12 +112,13 @@ def resolve_hazards(
     folded = fold_row_versions(theirs, keys, columns, keeps_deleted=decoder.keeps_deleted, voided=voided)
     folded = run.write_down(folded, "folded")
     moved = folded.filter(f"{MOVED} IS NOT NULL")
-    unpaired = 0
+    unpaired, moves = 0, None
     if not moved.isEmpty():
         rows = run.rows_of(target) if target else None
         types = decoder.columns.types
         # Each step of the trace reads the events again.
         everything = run.write_down(with_images(run.lines()), "events")
-        folded = trace_moved_rows(folded, everything, rows, keys=keys, columns=types, write_down=run.write_down)
+        traced = trace_moved_rows(folded, everything, rows, keys=keys, columns=types, write_down=run.write_down)
+        folded, moves = traced.row_changes, traced.moves
         unpaired = unpaired_moves(moved, everything).count()
-    return changes.filter(f"{HAZARD} = 0").unionByName(folded), unpaired
+    return Folded(row_changes=changes.filter(f"{HAZARD} = 0").unionByName(folded), unpaired=unpaired, moves=moves)

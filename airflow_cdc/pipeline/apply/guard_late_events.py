@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial, reduce
+from typing import TypeVar
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import DELETED, DEPENDS, OFFSET, OP, PARTITION, POSITION, UNAVAILABLE, VALUE_POSITIONS
-from airflow_cdc.model.errors import ArchivedFileMissingError, StateUnreadableError, TableHistoryGoneError
+from airflow_cdc.model.errors import ArchivedFileMissingError, TableHistoryGoneError
 from airflow_cdc.model.flow.cdc_flow import OnMissingFile
 from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
 from airflow_cdc.model.report.batch_report import BatchReport
-from airflow_cdc.model.state.microbatch import Microbatch, read_together
+from airflow_cdc.pipeline.apply.earlier_events import IS_NEW, in_order, with_earlier
+from airflow_cdc.pipeline.apply.guarded import Guarded, Unguarded
+from airflow_cdc.pipeline.apply.mend_moved_rows import mend_moved_rows
 from airflow_cdc.pipeline.apply.resolve_documents import fold_late_documents
-from airflow_cdc.pipeline.apply.settled import LATE_PLAN, may_have_been_applied, may_meet_markers, without_stale
-from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE, IS_ROW_EVENT, Decoder
-from airflow_cdc.pipeline.microbatch.count_events import Staged
-from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun, decoder_across, decoder_for
+from airflow_cdc.pipeline.apply.settled import may_have_been_applied, may_meet_markers
+from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE, IS_ROW_EVENT
+from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.microbatch.reading_earlier import reading_earlier
 from airflow_cdc.pipeline.reconcile.drop_stale import drop_stale, known_of, leave_to_rows
 from airflow_cdc.pipeline.reconcile.fold_documents import drop_known_documents
 from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import REACH, reach_of
-from airflow_cdc.pipeline.reconcile.order_events import comparable, order_events
+from airflow_cdc.pipeline.reconcile.order_events import comparable
 from airflow_cdc.pipeline.reconcile.rejoin_transactions import (
     CUT_AT,
     find_awaited_moves,
@@ -37,78 +39,37 @@ from airflow_cdc.pipeline.reconcile.rejoin_transactions import (
     upon_prior,
 )
 from airflow_cdc.pipeline.reconcile.rule import is_tie, may_meet
-from airflow_cdc.pipeline.reconcile.trace_moved_rows import trace_moved_rows
+from airflow_cdc.pipeline.reconcile.trace_moved_rows import Traced, trace_moved_rows
 from airflow_cdc.pipeline.record.delete_markers import newest_per_transaction, read_markers, without_own
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.flag_deletes import IS_LIVE
 from airflow_cdc.pipeline.target.table_history import read_history
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
+_Folded = TypeVar("_Folded")
 _MOST_BROADCAST = 1_000_000
 """Row changes that each task of a look at the table holds: their keys and places alone."""
-_IS_NEW = "__cdc_is_new"
-"""Whether the event came with this microbatch."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unguarded:
-    """A microbatch's row changes before they are compared with the table."""
-
-    run: MicrobatchRun
-    decoder: Decoder
-    target: TargetTable
-    live: DataFrame
-    """Row changes that no truncate and no snapshot voids."""
-    staged: Staged
-    """Counts of all row changes."""
-    held: bool
-    """Whether the table was there before the microbatch: otherwise it holds nothing that a row change could meet."""
-    has_reads: bool
-    """Whether some events are snapshot reads."""
-
-    @property
-    def keys(self) -> list[str]:
-        """Key columns of the target."""
-        return list(self.target.keys)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Guarded:
-    """A microbatch's row changes after the guard: without stale ones, with those folded again."""
-
-    row_changes: DataFrame
-    is_late: bool = False
-    """Whether some keys are known at, behind or among the events of this microbatch."""
-    rejoined: bool = False
-    """Whether some of them belong to keys whose transaction was cut."""
-    stale: int = 0
-    """Number of row changes that newer events make obsolete."""
-    paired: int = 0
-    """Number of rows moved here by an earlier microbatch whose delete under the old key came now, or the reverse."""
-    unjoined: int = 0
-    """Number of keys whose transaction or document could not be completed, because an earlier file is gone from the archive."""
-
-    def in_report(self, report: BatchReport) -> BatchReport:
-        """Return the report with the guard's counts."""
-        plan = LATE_PLAN if self.is_late else report.merge_plan
-        unpaired = report.unpaired_moves - self.paired
-        guarded = replace(without_stale(report, self.stale), merge_plan=plan)
-        return replace(guarded, unpaired_moves=unpaired, transactions_unjoined=self.unjoined)
 
 
 def guard_late_events(asked: Unguarded) -> Guarded:
-    """Return the row changes that are not stale; those of cut transactions and split key changes are folded again.
+    """Return the row changes that are not stale; those of cut transactions and split key changes are folded again, and rows are mended that
+    late events under earlier keys are about.
 
     :raises TableHistoryGoneError: when the table version on which a cut transaction began is gone.
     :raises ArchivedFileMissingError: when a file with its beginning is gone, and the flow's policy is to stop.
     """
-    run, live, staged, keys = asked.run, asked.live, asked.staged, asked.keys
     known = _look_up(asked)
     if asked.decoder.dialect.documents:
-        return _guard_documents(asked, known) if known else Guarded(row_changes=live)
+        return _guard_documents(asked, known) if known else Guarded(row_changes=asked.live)
+    return mend_moved_rows(asked, _guard(asked, known), partial(_markers, asked.run))
+
+
+def _guard(asked: Unguarded, known: _Known | None) -> Guarded:
+    run, live, staged, keys = asked.run, asked.live, asked.staged, asked.keys
+    moves = () if asked.moves is None else (asked.moves,)
     awaited = bool(run.checkpoint.unpaired_moves and staged.has_deletes)
     if not (known or awaited or staged.unknown):
-        return Guarded(row_changes=live)
+        return Guarded(row_changes=live, moves=moves)
     parted = _parted_moves(asked, _markers(run) if staged.unknown else None, awaited=awaited)
     # Read for the reach and for the table's version; each is a file of the lake's state.
     report_of = cache(run.past.report)
@@ -122,10 +83,11 @@ def guard_late_events(asked: Unguarded) -> Guarded:
         of_text = find_parted_transactions(report_of, run.microbatch.number, staged.reach)
         cut = find_cut_keys(live, known.rows, markers, keys=keys, parted=of_text)
         cut = run.write_down(cut.unionByName(_find_other_events(asked, known.rows)), "cut")
-    rejoined, unjoined = _unless_gone(run, partial(_rejoin, asked, report_of, cut=cut, parted=parted))
+    traced, unjoined = _unless_gone(run, partial(_rejoin, asked, report_of, cut=cut, parted=parted))
+    rejoined, moves = (traced.row_changes, (*moves, traced.moves)) if traced else (None, moves)
     live, kept = _without_doubtful_deletes(live, cut if unjoined else None, keys)
     if known is None and rejoined is None:
-        return Guarded(row_changes=live, unjoined=unjoined)
+        return Guarded(row_changes=live, moves=moves, unjoined=unjoined)
     if rejoined is not None:
         live = live.join(rejoined.select(*map(sql.name, keys)), keys, "left_anti")
     fresh, stale = live, 0
@@ -144,10 +106,11 @@ def guard_late_events(asked: Unguarded) -> Guarded:
         stale=stale + kept,
         paired=parted.count() if parted is not None and rejoined is not None else 0,
         unjoined=unjoined,
+        moves=moves,
     )
 
 
-def _unless_gone(run: MicrobatchRun, fold: Callable[[], DataFrame | None]) -> tuple[DataFrame | None, int]:
+def _unless_gone(run: MicrobatchRun, fold: Callable[[], _Folded | None]) -> tuple[_Folded | None, int]:
     """Return the folded changes and 0; or None and the number of keys that a missing file leaves open, if the policy is to go on."""
     try:
         return fold(), 0
@@ -291,7 +254,7 @@ def _parted_moves(asked: Unguarded, markers: DataFrame | None, *, awaited: bool)
 
 def _rejoin(
     asked: Unguarded, report_of: Callable[[int], BatchReport | None], *, cut: DataFrame | None, parted: DataFrame | None
-) -> DataFrame | None:
+) -> Traced | None:
     """Return the row changes of keys whose transaction an earlier microbatch applied in part; None where there are none.
 
     :param cut: keys with the rest of a transaction in this microbatch.
@@ -310,23 +273,15 @@ def _rejoin(
         return None
     columns = list(decoder.columns.types)
     with reading_earlier(run, reduce(DataFrame.unionByName, concerned).select(*named)):
-        everything = run.write_down(_with_earlier(asked, first), "everything")
+        everything = run.write_down(in_order(with_earlier(asked, first), asked), "everything")
     theirs = everything.join(_touched(everything, cut=cut, parted=parted, keys=keys), keys, "left_semi")
     folded = run.write_down(fold_row_versions(theirs, keys, columns, keeps_deleted=target.flags_deletes), "rejoined")
     prior = _rows_before(run, target, first, report_of=report_of)
     lived = prior.filter(IS_LIVE) if target.flags_deletes else prior
     outcome = upon_prior(folded, prior, keys, columns=columns, flags_deletes=target.flags_deletes)
     traced = trace_moved_rows(outcome, everything, lived, keys=keys, columns=decoder.columns.types, write_down=run.write_down)
-    return run.write_down(traced.select(*map(sql.name, asked.live.columns)), "outcome")
-
-
-def _with_earlier(asked: Unguarded, first: int) -> DataFrame:
-    """Return the microbatch's events, marked by :data:`_IS_NEW`, and all events since an earlier microbatch; ordered."""
-    run, parts = asked.run, _earlier(asked.run, first)
-    decoder = decoder_across(asked.decoder, run.flow, parts)
-    ours = _events(run, decoder).withColumn(_IS_NEW, F.lit(True))  # noqa: FBT003
-    earlier = [_events_of(run, part, decoder).withColumn(_IS_NEW, F.lit(False)) for part in parts]  # noqa: FBT003
-    return order_events(reduce(DataFrame.unionByName, [ours, *earlier]), asked.keys, reads_among_changes=True)
+    row_changes = traced.row_changes.select(*map(sql.name, asked.live.columns))
+    return Traced(run.write_down(row_changes, "outcome"), traced.moves)
 
 
 def _touched(everything: DataFrame, *, cut: DataFrame | None, parted: DataFrame | None, keys: list[str]) -> DataFrame:
@@ -336,37 +291,11 @@ def _touched(everything: DataFrame, *, cut: DataFrame | None, parted: DataFrame 
     if cut is not None:
         # A file that arrives again brings no new event.
         ours = [*named, POSITION, OP, BEFORE, AFTER]
-        seen = everything.filter(f"NOT {_IS_NEW}").select(*ours).alias("k")
-        new_events = everything.filter(_IS_NEW).join(cut, keys, "left_semi").select(*ours).alias("s")
+        seen = everything.filter(f"NOT {IS_NEW}").select(*ours).alias("k")
+        new_events = everything.filter(IS_NEW).join(cut, keys, "left_semi").select(*ours).alias("s")
         same = " AND ".join(f"s.{name} <=> k.{name}" for name in ours)
         wanted.append(new_events.join(seen, F.expr(same), "left_anti").select(*named))
     return reduce(DataFrame.unionByName, wanted).distinct()
-
-
-def _events(run: MicrobatchRun, decoder: Decoder) -> DataFrame:
-    return decoder.events(run.lines(), with_images=True).filter(IS_ROW_EVENT)
-
-
-def _earlier(run: MicrobatchRun, first: int) -> list[Microbatch]:
-    """Return what the flow has applied since a microbatch, in as few plans as possible: each costs as much as a large microbatch's data."""
-    intents = []
-    for number in range(first, run.microbatch.number):
-        intent = run.past.intent(number)
-        if intent is None:
-            raise StateUnreadableError(
-                f"Flow {run.flow.name}: the intent of microbatch {number} is gone, and with it which files a transaction began in.",
-                next_step="Restore it, or rebuild the table from the archive.",
-            )
-        # A file that changed is read whole here: its new part must not count as known.
-        now = {file.path: file for file in run.microbatch.files}
-        same = tuple(file for file in intent.files if now.get(file.path, file).size == file.size)
-        intents.append(replace(intent, files=same))
-    return read_together(intents)
-
-
-def _events_of(run: MicrobatchRun, microbatch: Microbatch, decoder: Decoder) -> DataFrame:
-    """Return the events of earlier microbatches, decoded by today's rules."""
-    return _events(replace(run, microbatch=microbatch), decoder_for(decoder, microbatch))
 
 
 def _rows_before(run: MicrobatchRun, target: TargetTable, first: int, *, report_of: Callable[[int], BatchReport | None]) -> DataFrame:

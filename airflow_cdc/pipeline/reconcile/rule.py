@@ -77,3 +77,19 @@ def is_cut(known: str, change: str, reach: Mapping[str, str], *, same_transactio
     was_archived_later = f"({known}.{PARTITION} = {change}.{PARTITION} AND {known}.{OFFSET} > {reach['first_offset']})"
     between = f"{reach['depends']} AND {position} < {reach['began']} AND ({position} > {first} OR {was_archived_later})"
     return f"(({is_shared} AND ({two_rows})) OR ({between}))"
+
+
+def may_precede_move(move: str, change: str, reach: Mapping[str, str], *, has_reads: bool) -> str:
+    """Return whether events of a row change may be about the row that a move took away from its key: one of them stands before the move.
+
+    :param move: alias of the move, with the position of its create, and the partition and offset of its row's last event.
+    :param reach: as for :func:`may_meet`.
+    :param has_reads: whether some events are snapshot reads: these are told by their offset.
+    """
+    first, moved = f"coalesce({reach['first']}, {change}.{POSITION})", f"{move}.{POSITION}"
+    is_before = f"({first}.commit < {moved}.commit OR ({first}.commit = {moved}.commit AND {first}.change < {moved}.change))"
+    if not has_reads:
+        return is_before
+    from_offset = f"coalesce(least({reach['first_offset']}, {change}.{OFFSET}), {change}.{OFFSET})"
+    is_behind = f"coalesce({move}.{PARTITION} = {change}.{PARTITION} AND {from_offset} > {move}.{OFFSET}, false)"
+    return f"({is_before} OR NOT {is_behind})"

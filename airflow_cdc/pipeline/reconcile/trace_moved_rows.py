@@ -10,20 +10,21 @@ Runs Spark jobs: each step back is staged, and the next one taken only if some r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import count
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import MOVED, OP, POSITION, RAW, RAW_KEY, UNAVAILABLE, VALUE_POSITIONS
+from airflow_cdc.model.columns import MOVED, OFFSET, OP, PARTITION, POSITION, RAW, RAW_KEY, UNAVAILABLE, VALUE_POSITIONS
 from airflow_cdc.model.operation import KEEP
 from airflow_cdc.pipeline.decode.decode_events import VALUE_POSITIONS_TYPE
 from airflow_cdc.pipeline.decode.types.connect_types import ColumnType
 from airflow_cdc.pipeline.reconcile.fold_row_versions import HELD, fold_row_versions
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import REACH
 from airflow_cdc.pipeline.reconcile.value_positions import UNKNOWN_NAMES
 from airflow_cdc.pipeline.spark import sql
-
-MAX_MOVES = 16
-"""Most key changes through which one microbatch follows a row; values further back count as unresolved."""
 
 TO = "__cdc_to_"
 """Prefix of the keys of the row that needs values, while the frame's row is the one from which it came."""
@@ -42,7 +43,21 @@ _FURTHER = "__cdc_further"
 """The earlier move, like ``__cdc_moved``."""
 _KNOWN = "__cdc_known"
 """array<string>: the columns that are known now."""
+_FIRST = "__cdc_first"
+"""Position of the first event under the old key."""
+IN_DOUBT = "__cdc_in_doubt"
+"""boolean: whether the target's row under the old key is newer than the move, or than events before it: it shows nothing then."""
 _NO_NAMES = "CAST(array() AS array<string>)"
+
+
+@dataclass(frozen=True)
+class Traced:
+    """Row changes with the values that their rows had under other keys."""
+
+    row_changes: DataFrame
+    moves: DataFrame
+    """The key changes looked behind: the keys (:data:`TO`) of a row whose values depend on the events before a position under another key
+    (:data:`FROM`, NULLs where no event names it); the partition and offset of the row's last event; :data:`IN_DOUBT`."""
 
 
 def trace_moved_rows(
@@ -53,8 +68,8 @@ def trace_moved_rows(
     keys: Sequence[str],
     columns: Mapping[str, ColumnType],
     write_down: Callable[[DataFrame, str], DataFrame],
-) -> DataFrame:
-    """Return the row changes with the values that their rows had under other keys.
+) -> Traced:
+    """Find the values that rows had under other keys.
 
     :param row_changes: folded row changes; those with ``__cdc_moved`` need values.
     :param events: all good row events of the batch, ordered, with images.
@@ -66,8 +81,11 @@ def trace_moved_rows(
         rows = events.filter("false").withColumn(VALUE_POSITIONS, F.lit(None).cast(VALUE_POSITIONS_TYPE))
     to = numbered(TO, keys)
     renamed = [F.col(sql.name(key)).alias(name) for key, name in zip(keys, to, strict=True)]
-    asking = row_changes.filter(f"{MOVED} IS NOT NULL").select(*renamed, F.expr(UNKNOWN_NAMES).alias(_NAMES), MOVED)
-    for move in range(MAX_MOVES):
+    placed = (PARTITION, OFFSET)
+    asking = row_changes.filter(f"{MOVED} IS NOT NULL").select(*renamed, F.expr(UNKNOWN_NAMES).alias(_NAMES), MOVED, *placed)
+    moves = []
+    # Each step goes to an earlier place in the log, so there is a last one.
+    for move in count():
         asking = write_down(asking, f"asking-{move}")
         if asking.isEmpty():
             break
@@ -78,9 +96,16 @@ def trace_moved_rows(
         answers = write_down(_with_target(lived, rows, keys, list(columns)), f"answers-{move}")
         row_changes = write_down(_take(row_changes, answers, keys, list(columns)), f"traced-{move}")
         still_open = F.array_except(_NAMES, _KNOWN)
-        further = answers.select(*to, still_open.alias(_NAMES), F.col(_FURTHER).alias(MOVED))
+        further = answers.select(*to, still_open.alias(_NAMES), F.col(_FURTHER).alias(MOVED), *placed)
+        moves.append(answers.select(*to, *numbered(FROM, keys), POSITION, *placed, IN_DOUBT))
         asking = further.filter(f"{MOVED} IS NOT NULL AND size({_NAMES}) > 0")
-    return row_changes
+    return Traced(row_changes, reduce(DataFrame.unionByName, moves) if moves else _no_moves(asking, columns, keys))
+
+
+def _no_moves(asking: DataFrame, columns: Mapping[str, ColumnType], keys: Sequence[str]) -> DataFrame:
+    old = [F.lit(None).cast(columns[key].sql_type).alias(name) for key, name in zip(keys, numbered(FROM, keys), strict=True)]
+    never = F.lit(False).alias(IN_DOUBT)  # noqa: FBT003
+    return asking.select(*numbered(TO, keys), *old, F.expr(f"{MOVED}.position").alias(POSITION), PARTITION, OFFSET, never)
 
 
 def unpaired_moves(moved: DataFrame, events: DataFrame) -> DataFrame:
@@ -117,6 +142,7 @@ def _rows_under_old_keys(located: DataFrame, folded: DataFrame, keys: Sequence[s
         F.coalesce(F.col(UNAVAILABLE), F.expr(_NO_NAMES)).alias(_OF_TARGET),
         F.coalesce(F.expr(UNKNOWN_NAMES), F.expr(_NO_NAMES)).alias(_HIDDEN),
         F.col(MOVED).alias(_FURTHER),
+        F.expr(f"{REACH}.first").alias(_FIRST),
     )
     return located.join(lived, to, "left").withColumns(
         {_OF_TARGET: F.coalesce(_OF_TARGET, _NAMES), _HIDDEN: F.coalesce(_HIDDEN, F.expr(_NO_NAMES))}
@@ -124,7 +150,7 @@ def _rows_under_old_keys(located: DataFrame, folded: DataFrame, keys: Sequence[s
 
 
 def _locate(asking: DataFrame, events: DataFrame, rows: DataFrame, *, keys: Sequence[str], columns: Mapping[str, ColumnType]) -> DataFrame:
-    """Return the moved rows with their old key (``__cdc_from_…``): the header's, else that of the delete at the same position.
+    """Return the moved rows with their old key (``__cdc_from_…``): the header's, else that of the delete at the same position; else NULLs.
 
     ``__cdc_held`` says whether the target has a row under it.
     """
@@ -141,20 +167,27 @@ def _locate(asking: DataFrame, events: DataFrame, rows: DataFrame, *, keys: Sequ
     of_header = F.struct(*[F.expr(columns[key].read(f"header.{sql.name(key)}")).alias(name) for key, name in zip(keys, old, strict=True)])
     old_key = F.when(F.col("header").isNotNull(), of_header).otherwise(F.col("deleted"))
     # With several deletes at one position, any choice would be a guess: the least is deterministic.
-    one = paired.groupBy(*to, _PLACE).agg(F.first(_NAMES).alias(_NAMES), F.min(old_key).alias("old"))
+    kept = {name: F.first(name).alias(name) for name in (_NAMES, PARTITION, OFFSET)}
+    one = paired.groupBy(*to, _PLACE).agg(*kept.values(), F.first(f"{MOVED}.position").alias(POSITION), F.min(old_key).alias("old"))
     held = rows.select(*[F.col(sql.name(key)).alias(name) for key, name in zip(keys, old, strict=True)], F.lit(True).alias(HELD))  # noqa: FBT003
-    return one.filter("old IS NOT NULL").select(*to, _PLACE, _NAMES, "old.*").join(held, old, "left").fillna({HELD: False})
+    located = one.select(*to, _PLACE, *kept, POSITION, "old.*")
+    return located.join(held, old, "left").fillna({HELD: False})
 
 
 def _with_target(lived: DataFrame, rows: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> DataFrame:
-    """Return the moved rows with the columns' values, :data:`_KNOWN` and :data:`_FURTHER`."""
+    """Return the moved rows with the columns' values, :data:`_KNOWN`, :data:`_FURTHER` and :data:`IN_DOUBT`."""
     old = numbered(FROM, keys)
     on = [F.col(f"a.{name}") == F.col(f"t.{sql.name(key)}") for name, key in zip(old, keys, strict=True)]
     joined = lived.alias("a").join(rows.alias("t"), on, "left")
     held = {name.lower() for name in rows.columns}
     of_target = f"t.{POSITION} IS NOT NULL AND NOT exists(t.{VALUE_POSITIONS}, entry -> entry.column = name AND NOT entry.known)"
+    place = f"struct(t.{POSITION}.commit, t.{POSITION}.change)"
+    # A read's position compares with no move: rows read behind it are told by their offset.
+    is_behind = f"t.{PARTITION} = a.{PARTITION} AND t.{OFFSET} > a.{OFFSET}"
+    is_newer = f"CASE WHEN t.{OP} = 'r' THEN {is_behind} ELSE {place} >= a.{_PLACE} OR coalesce(t.{POSITION} > a.{_FIRST}, false) END"
+    in_doubt = f"coalesce({is_newer}, false)"
     known = F.expr(
-        f"filter(a.{_NAMES}, name -> NOT array_contains(a.{_HIDDEN}, name)"
+        f"filter(a.{_NAMES}, name -> NOT {in_doubt} AND NOT array_contains(a.{_HIDDEN}, name)"
         f" AND (NOT array_contains(a.{_OF_TARGET}, name) OR coalesce({of_target}, t.{POSITION} IS NOT NULL)))"
     )
     values = [
@@ -163,7 +196,9 @@ def _with_target(lived: DataFrame, rows: DataFrame, keys: Sequence[str], columns
         .alias(name)
         for name in columns
     ]
-    return joined.select(*[f"a.{name}" for name in numbered(TO, keys)], f"a.{_NAMES}", *values, known.alias(_KNOWN), f"a.{_FURTHER}")
+    kept = (*numbered(TO, keys), *numbered(FROM, keys), _NAMES, POSITION, PARTITION, OFFSET)
+    further = F.expr(f"CASE WHEN NOT {in_doubt} THEN a.{_FURTHER} END").alias(_FURTHER)
+    return joined.select(*[f"a.{name}" for name in kept], *values, known.alias(_KNOWN), further, F.expr(in_doubt).alias(IN_DOUBT))
 
 
 def _take(row_changes: DataFrame, answers: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> DataFrame:

@@ -16,8 +16,11 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import END_POSITION, LEFT_OUT, OLD_KEY, OP, POSITION, PREVIOUS_KEY, TRANSACTION
 from airflow_cdc.pipeline.reconcile.cut_versions import BORN, DIED_AT, LIVED, OPEN, PLACE_TYPE, SEQ
-from airflow_cdc.pipeline.reconcile.trace_moved_rows import FROM, MAX_MOVES, TO, numbered
+from airflow_cdc.pipeline.reconcile.trace_moved_rows import FROM, TO, numbered
 from airflow_cdc.pipeline.spark import sql
+
+MAX_MOVES = 16
+"""Most key changes through which a row is followed; values further back count as unresolved."""
 
 WriteDown = Callable[[DataFrame, str], DataFrame]
 

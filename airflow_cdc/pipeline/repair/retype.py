@@ -19,7 +19,7 @@ from airflow_cdc.model.errors import CdcError, ConfigurationError, TableChangedE
 from airflow_cdc.model.files import absolute_uri, short_hash
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.routes import settings_of
-from airflow_cdc.model.places import delete_markers_uri, events_uri, expired_markers_uri, quarantine_uri, retype_uri
+from airflow_cdc.model.places import delete_markers_uri, events_uri, expired_markers_uri, moves_uri, quarantine_uri, retype_uri
 from airflow_cdc.model.report.foreign_change import UPKEEP
 from airflow_cdc.model.report.retyping import Retyped, RetypeNote
 from airflow_cdc.model.state.checkpoint import FlowCheckpoint
@@ -42,7 +42,7 @@ from airflow_cdc.pipeline.target.refuse_other_shape import refuse_other_shape
 from airflow_cdc.pipeline.target.table_properties import MODE_OF_MAPPING
 from airflow_cdc.pipeline.target.target_table import columns_of, describe_table, read_target
 
-_OWN_TABLES = (quarantine_uri, delete_markers_uri, expired_markers_uri, events_uri)
+_OWN_TABLES = (quarantine_uri, delete_markers_uri, expired_markers_uri, moves_uri, events_uri)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_cdc.model.columns import COMMITTED_AT, DELETED, DELETED_AT, MICROBATCH, OFFSET, OP, OP_IF_ABSENT, PARTITION, POSITION
-from airflow_cdc.model.operation import FILL, KEEP, VOID
+from airflow_cdc.model.operation import FILL, KEEP, MEND, VOID
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.pipeline.decode.position_literal import position_literal
 from airflow_cdc.pipeline.spark import sql
@@ -35,7 +35,7 @@ def is_taken(vanishing: Sequence[Vanishing]) -> str:
     return f"coalesce({' OR '.join(each.takes for each in vanishing) or 'false'}, false)"
 
 
-MADE_ROOM = f"s.{OP} NOT IN ('d', '{KEEP}', '{FILL}', '{VOID}') AND s.{OP_IF_ABSENT} = 'd'"
+MADE_ROOM = f"s.{OP} NOT IN ('d', '{KEEP}', '{FILL}', '{MEND}', '{VOID}') AND s.{OP_IF_ABSENT} = 'd'"
 """SQL over a change ``s``: whether its row exists only where the target's row has made room for it."""
 
 
@@ -49,6 +49,8 @@ class Assigned:
     """For a key that the target holds: columns without a value in the change keep the target's."""
     filled: Mapping[str, str]
     """For a late change."""
+    mended: Mapping[str, str]
+    """For a row folded again from all of its events: values alone."""
 
 
 def flagging_clauses(values: Assigned, *, vanishing: Sequence[Vanishing], late: bool, microbatch: int, unread: str = "false") -> list[str]:
@@ -66,7 +68,7 @@ def flagging_clauses(values: Assigned, *, vanishing: Sequence[Vanishing], late: 
     newer = f" AND (NOT t.{DELETED} OR t.{POSITION} <= s.{POSITION})" if late else ""
     matched: dict[str, Mapping[str, str]] = {}
     matched |= {f"{MADE_ROOM} AND NOT t.{DELETED} AND {unread}": {**updated, **_gone(OP_IF_ABSENT)}} if unread != "false" else {}
-    matched |= {f"s.{OP} = '{FILL}'": filled} if late else {}
+    matched |= {f"s.{OP} = '{FILL}'": filled, f"s.{OP} = '{MEND}'": values.mended} if late else {}
     matched |= {
         f"s.{OP} = '{VOID}' AND t.{POSITION} < s.{POSITION}": {**updated, **_gone(OP_IF_ABSENT)},
         f"{lives} AND s.{OP} = 'd'": {**updated, **_gone(OP)},

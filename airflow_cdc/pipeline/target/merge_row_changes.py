@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.model.columns import COMMITTED_AT, MICROBATCH, OFFSET, OP, OP_IF_ABSENT, PARTITION, POSITION, UNAVAILABLE, VALUE_POSITIONS
-from airflow_cdc.model.operation import FILL, KEEP
+from airflow_cdc.model.operation import FILL, KEEP, MEND
 from airflow_cdc.pipeline.decode.mongodb import DOCUMENT
 from airflow_cdc.pipeline.reconcile.value_positions import may_fill, value_position, value_positions
 from airflow_cdc.pipeline.spark import sql
@@ -21,8 +21,8 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 class Merge:
     """The parts of one MERGE of row changes.
 
-    ``__cdc_op`` decides for a key that the target holds (``d``: the row is deleted, ``k``: kept, ``f``: its missing values are filled),
-    ``__cdc_op_if_absent`` for a key that it does not hold.
+    ``__cdc_op`` decides for a key that the target holds (``d``: the row is deleted, ``k``: kept, ``f``: its missing values are
+    filled, ``n``: its values are replaced, while its event stays), ``__cdc_op_if_absent`` for a key that it does not hold.
     """
 
     row_changes: DataFrame
@@ -31,7 +31,7 @@ class Merge:
     """The source's columns that the changes carry."""
     microbatch: int
     late: bool = False
-    """Whether some changes only fill values (``f``)."""
+    """Whether some changes only fill or replace values (``f``, ``n``)."""
     vanishing: Sequence[Vanishing] = ()
     """Truncates and snapshots: they remove rows that no change is about."""
     unread: str = "false"
@@ -74,7 +74,8 @@ def _assigned(target: TargetTable, merge: Merge) -> Assigned:
         for name in left_out
     }
     updated = {**inserted, **kept, VALUE_POSITIONS: value_positions("s", "t") if left_out else f"s.{VALUE_POSITIONS}"}
-    return Assigned(inserted, updated, _filled(recorded_as, number))
+    mended = {name: inserted[name] for name in map(sql.name, columns)} | {VALUE_POSITIONS: f"s.{VALUE_POSITIONS}", MICROBATCH: number}
+    return Assigned(inserted=inserted, updated=updated, filled=_filled(recorded_as, number), mended=mended)
 
 
 def _removing_clauses(values: Assigned, merge: Merge) -> list[str]:
@@ -91,7 +92,8 @@ def _removing_clauses(values: Assigned, merge: Merge) -> list[str]:
             f"WHEN MATCHED AND {taken} THEN UPDATE SET {sql.assign(inserted)}",
         ]
     clauses += [f"WHEN MATCHED AND {MADE_ROOM} AND {unread} THEN DELETE"] if unread != "false" else []
-    clauses += [f"WHEN MATCHED AND s.{OP} = '{FILL}' THEN UPDATE SET {sql.assign(filled)}"] if merge.late else []
+    of_late = {FILL: filled, MEND: values.mended} if merge.late else {}
+    clauses += [f"WHEN MATCHED AND s.{OP} = '{op}' THEN UPDATE SET {sql.assign(assigned)}" for op, assigned in of_late.items()]
     clauses += [
         f"WHEN MATCHED AND s.{OP} = 'd' THEN DELETE",
         f"WHEN MATCHED AND s.{OP} <> '{KEEP}' THEN UPDATE SET {sql.assign(updated)}",

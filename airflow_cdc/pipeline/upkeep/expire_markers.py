@@ -44,8 +44,10 @@ def expired_through(
     return last if last and committed_at(last) > _NO_TIME else None
 
 
-def expire_markers(spark: SparkSession, uri: str, expired_uri: str, through: int, *, dry_run: bool) -> int:
+def expire_markers(spark: SparkSession, uri: str, expired_uri: str | None, through: int, *, dry_run: bool) -> int:
     """Move the markers of microbatches up to ``through`` to the expired markers, which only reprocessed files read; return their number.
+
+    Moves go (``expired_uri`` is None): without one a late event leaves a value NULL, and deletes or revives no row.
 
     A crash between the two commits leaves them in both tables, which is harmless: a duplicate marker changes nothing. The log's statistics
     show where there are none.
@@ -56,6 +58,7 @@ def expire_markers(spark: SparkSession, uri: str, expired_uri: str, through: int
     old = markers.filter(f"{MICROBATCH} <= {through}")
     expired = old.count()
     if expired and not dry_run:
-        append(spark, old, expired_uri)
+        if expired_uri:
+            append(spark, old, expired_uri)
         spark.sql(f"DELETE FROM {sql.delta(uri)} WHERE {MICROBATCH} <= {through}")
     return expired

@@ -2,7 +2,7 @@
 
     statistics    correct in the target's log what an earlier version let delta-rs say of its files' ranges
     staging       remove folders left behind by crashed microbatches
-    markers       move delete markers that no late event needs any more out of the merges' way
+    markers       move delete markers that no late event needs any more out of the merges' way, and remove such moves
     cluster       give the target the clustering columns that its flow declares
     purge         rewrite files with many rows hidden by deletion vectors
     compact       rewrite small files as few larger ones
@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -32,7 +32,7 @@ from airflow_cdc.model.files import FileSystem, absolute_uri
 from airflow_cdc.model.flow.cdc_flow import BY_KEY, CdcFlow
 from airflow_cdc.model.flow.routes import settings_of
 from airflow_cdc.model.globs import matches_any
-from airflow_cdc.model.places import delete_markers_uri, events_uri, expired_markers_uri, quarantine_uri, staging_uri
+from airflow_cdc.model.places import delete_markers_uri, events_uri, expired_markers_uri, moves_uri, quarantine_uri, staging_uri
 from airflow_cdc.model.report.maintenance import FlowMaintenance, MaintenanceReport, MaintenanceSettings, TableKind, TableMaintenance
 from airflow_cdc.model.state.checkpoint import FlowCheckpoint
 from airflow_cdc.model.state.lake import FlowState, archives_in, flows_in
@@ -52,9 +52,11 @@ _SIDE_BY_SIDE = 2
 _OWN_TABLES = {
     TableKind.DELETE_MARKERS: delete_markers_uri,
     TableKind.EXPIRED_MARKERS: expired_markers_uri,
+    TableKind.MOVES: moves_uri,
     TableKind.QUARANTINE: quarantine_uri,
     TableKind.EVENTS: events_uri,
 }
+_EXPIRING = (TableKind.DELETE_MARKERS, TableKind.MOVES)
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,7 @@ class _FlowRun:
             found.append(Upkeep(TableKind.TARGET, table, settings, self._cluster_by(table), self._needed_since))
         for kind, uri_of in _OWN_TABLES.items():
             uri = uri_of(spark_uri(self.lake), self._flow_state.folder)
-            expire = self._expire if kind is TableKind.DELETE_MARKERS else None
-            found.append(Upkeep(kind, uri, settings, expire=expire))
+            found.append(Upkeep(kind, uri, settings, expire=partial(self._expire, kind) if kind in _EXPIRING else None))
         return found
 
     @cached_property
@@ -156,13 +157,16 @@ class _FlowRun:
         target = read_target(self.run.spark, table)
         return target.keys[:_MOST_CLUSTERING_COLUMNS] if target else ()
 
-    def _expire(self, spark: SparkSession) -> int:
-        settings = self.run.settings
-        through = expired_through(self._flow_state, self._state, archives_in(self.fs, self.root), settings)
+    @cached_property
+    def _expired_through(self) -> int | None:
+        return expired_through(self._flow_state, self._state, archives_in(self.fs, self.root), self.run.settings)
+
+    def _expire(self, kind: TableKind, spark: SparkSession) -> int:
+        through, is_dry = self._expired_through, self.run.settings.dry_run
         if through is None:
             return 0
-        uri, expired = (uri_of(spark_uri(self.lake), self._flow_state.folder) for uri_of in (delete_markers_uri, expired_markers_uri))
-        return expire_markers(spark, uri, expired, through, dry_run=settings.dry_run)
+        uri, expired = (_OWN_TABLES[each](spark_uri(self.lake), self._flow_state.folder) for each in (kind, TableKind.EXPIRED_MARKERS))
+        return expire_markers(spark, uri, expired if kind is TableKind.DELETE_MARKERS else None, through, dry_run=is_dry)
 
     def _needed_since(self, history: TableHistory) -> datetime | None:
         """Return when the table version was replaced on which the transactions began that a next microbatch may continue.

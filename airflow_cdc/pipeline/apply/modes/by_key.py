@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from airflow_cdc.model.flow.engine import Engine
-from airflow_cdc.model.places import delete_markers_uri
+from airflow_cdc.model.places import delete_markers_uri, moves_uri
 from airflow_cdc.model.position.epochs import Epochs
 from airflow_cdc.model.report.batch_report import BatchReport, EventCounts
 from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged
 from airflow_cdc.pipeline.apply.fold_changes import Folded, Latest, fold_changes, latest_changes, no_row_changes
-from airflow_cdc.pipeline.apply.guard_late_events import Guarded, Unguarded, guard_late_events
+from airflow_cdc.pipeline.apply.guard_late_events import guard_late_events
+from airflow_cdc.pipeline.apply.guarded import Guarded, Unguarded
 from airflow_cdc.pipeline.apply.known_snapshots import SnapshotFrames, find_known_snapshots, with_unconfirmed
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
 from airflow_cdc.pipeline.apply.rename_columns import rename_columns
@@ -29,6 +30,7 @@ from airflow_cdc.pipeline.microbatch.count_events import Counted, count_surveyed
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.append_once import append
 from airflow_cdc.pipeline.record.delete_markers import markers_of
+from airflow_cdc.pipeline.record.moves import moves_of
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.count_row_changes import count_row_changes
 from airflow_cdc.pipeline.target.document_columns import with_document_columns
@@ -166,19 +168,40 @@ class RowChanges(SettledEvents):
             ended = self.snapshots.ended
             report = with_unconfirmed(run, report, ended, target=target, row_changes=live, tables=self.tables)
         held, has_reads = self.target is not None, bool(self.counted.surveyed.reads)
-        asked = Unguarded(run=run, decoder=self.decoder, target=target, live=live, staged=staged, held=held, has_reads=has_reads)
+        asked = Unguarded(
+            run=run,
+            decoder=self.decoder,
+            target=target,
+            live=live,
+            staged=staged,
+            held=held,
+            has_reads=has_reads,
+            moves=self.folded.moves,
+        )
         guarded = guard_late_events(asked)
         report = guarded.in_report(report)
         if run.is_dry:
             counted = count_row_changes(run.spark, target, guarded.row_changes, vanishing=voids.rows)
             return Ready(report=replace(report, rows=counted, merge_plan="dry run"))
         if staged.has_deletes or guarded.rejoined:
-            markers = markers_of(guarded.row_changes, target.keys, run.microbatch.number)
+            marking = guarded.row_changes if guarded.marking is None else guarded.marking
+            markers = markers_of(marking, target.keys, run.microbatch.number)
             append(run.spark, markers, run.state(delete_markers_uri))
             run.after_effect("delete_markers")
-        if guarded.stale == staged.live and not guarded.paired and not voids.rows:
+        if guarded.moves:
+            report = replace(report, moves_kept=self._keep_moves(guarded.moves, target))
+        if guarded.stale == staged.live and not (guarded.paired or guarded.mended or voids.rows):
             return Ready(report=replace(report, merge_plan=ALL_STALE))
         return Ready(report=report, merge=partial(self.merge, target, guarded, report))
+
+    def _keep_moves(self, moves: Sequence[DataFrame], target: TargetTable) -> int:
+        """Write moves down, so that a late event under an old key finds its row, and return their number."""
+        run = self.run
+        kept = run.write_down(moves_of(reduce(DataFrame.unionByName, moves), target.keys, run.microbatch.number), "moves")
+        if number := kept.count():
+            append(run.spark, kept, run.state(moves_uri))
+            run.after_effect("moves")
+        return number
 
     def merge(self, target: TargetTable, guarded: Guarded, report: BatchReport) -> BatchReport:
         """Merge the row changes that passed the guard."""

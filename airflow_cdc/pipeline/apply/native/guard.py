@@ -14,7 +14,7 @@ from typing import Any
 from airflow_cdc.model.columns import BEGAN, DELETED, DEPENDS, MICROBATCH, OFFSET, OP, PARTITION, POSITION, UNAVAILABLE, VALUE_POSITIONS
 from airflow_cdc.model.delta_rs_options import NotReached
 from airflow_cdc.model.errors import first_line
-from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
+from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri, moves_uri
 from airflow_cdc.pipeline.apply.native.fold import NativeChanges, NativeFold
 from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, reach_of, row_changes
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
@@ -22,6 +22,7 @@ from airflow_cdc.pipeline.apply.settled import may_have_been_applied, may_meet_m
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.native.duckdb_sql import name, of_source, text
 from airflow_cdc.pipeline.reconcile import rule
+from airflow_cdc.pipeline.reconcile.trace_moved_rows import FROM, TO, numbered
 from airflow_cdc.pipeline.target.open_natively import open_table
 from airflow_cdc.pipeline.target.parquet_scan import create_view
 from airflow_cdc.pipeline.target.table_files import UnreadableError
@@ -42,6 +43,7 @@ def leave_out_stale(run: MicrobatchRun, fold: NativeFold, *, changes: NativeChan
     import duckdb
 
     try:
+        _refuse_moved_rows(run, fold)
         _find_met(run, fold, table)
         if not fold.connection.execute(f"SELECT 1 FROM {_MET} LIMIT 1").fetchall():
             return changes.rows, 0
@@ -52,6 +54,25 @@ def leave_out_stale(run: MicrobatchRun, fold: NativeFold, *, changes: NativeChan
         return fold.read(f"SELECT * FROM ({row_changes(fold.how)}) ANTI JOIN {_STALE} USING ({using})"), stale
     except (duckdb.Error, OSError, UnreadableError) as error:
         raise HandedOver(f"the table's rows cannot be read from the driver: {first_line(error)}") from error
+
+
+def _refuse_moved_rows(run: MicrobatchRun, fold: NativeFold) -> None:
+    """Leave to Spark events about rows that have other keys by now.
+
+    :raises HandedOver: where there are some.
+    """
+    if not run.checkpoint.moves_kept or (log := _open_markers(run.state(moves_uri))) is None or not log.file_uris():
+        return
+    how, old = fold.how, numbered(FROM, fold.how.keys)
+    to = numbered(TO, how.keys)
+    _view(fold.connection, run.state(moves_uri), log, columns=[*old, *to, POSITION, PARTITION, OFFSET])
+    unnamed, named = (f"SELECT {', '.join(to)}, {POSITION} FROM cdc WHERE {old[0]} IS {each}" for each in ("NULL", "NOT NULL"))
+    if fold.staged.has_deletes and fold.connection.execute(f"({unnamed}) EXCEPT ({named}) LIMIT 1").fetchall():
+        raise HandedOver("an earlier microbatch awaits the delete of a moved row")
+    same = " AND ".join(f"m.{column} = s.{of_source(key)}" for column, key in zip(old, how.keys, strict=True))
+    before = rule.may_precede_move("m", "s", reach_of("s", how), has_reads=how.has_reads)
+    if fold.connection.execute(f"SELECT 1 FROM cdc AS m JOIN {CHANGES} AS s ON {same} AND {before} LIMIT 1").fetchall():
+        raise HandedOver("a late event of a row that has another key by now")
 
 
 def _find_met(run: MicrobatchRun, fold: NativeFold, table: Any) -> None:

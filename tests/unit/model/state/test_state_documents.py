@@ -157,9 +157,9 @@ NEVER_SET = {
     # Are newer than the oldest lake, in which they mean their default.
     "MaintenanceReport": {"reports_removed"},
     "TopicShape": {"log"},
-    "FlowCheckpoint": {"logs"},
+    "FlowCheckpoint": {"logs", "moves_kept"},
     "Snapshot": {"marks_tables", "followed"},
-    "BatchReport": {"engine", "engine_reason", "rows_not_found", "updates_without_old_key", "started_at", "stage_seconds"},
+    "BatchReport": {"engine", "engine_reason", "moves_kept", "rows_not_found", "updates_without_old_key", "started_at", "stage_seconds"},
     "TableVerification": {"doubled"},
 }
 
