@@ -6,6 +6,7 @@ import re
 
 READ = (".gz", ".bz2", ".zst", ".zstd")
 """Endings of the compressions that are read."""
+CUT_OFF = "its last Zstandard frame is cut off, or no frame"
 _NOT_READ = re.compile(
     r"\.(snappy|snz|sz|lz4|lz4raw|deflate|zlib|zz|lzo|lzo_deflate|lzma|xz|br|brotli|lz|7z|rar|z|passthrough)$"
     r"|\.(?:json|jsonl|ndjson|txt|log|avro|parquet)\.zip$",

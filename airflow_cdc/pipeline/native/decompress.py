@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import bz2
 import gzip
+from io import BytesIO
+
+from airflow_cdc.model.archive.compressions import CUT_OFF
+from airflow_cdc.model.archive.zstandard_frames import ends_with_its_last_frame
 
 
 def decompressed(content: bytes, name: str) -> bytes:
@@ -19,6 +23,8 @@ def decompressed(content: bytes, name: str) -> bytes:
     if ending.endswith((".zst", ".zstd")):
         import pyarrow as pa
 
+        if not ends_with_its_last_frame(BytesIO(content), len(content)):
+            raise EOFError(CUT_OFF)
         with pa.CompressedInputStream(pa.BufferReader(content), "zstd") as stream:
             return bytes(stream.read())
     return content

@@ -14,9 +14,10 @@ from urllib.parse import unquote
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat
-from airflow_cdc.model.archive.compressions import MOST_MAGIC, compression_of, why_not_decompressed
+from airflow_cdc.model.archive.compressions import CUT_OFF, MOST_MAGIC, compression_of, why_not_decompressed
 from airflow_cdc.model.archive.set_aside import UNREADABLE, SetAsideFile, set_aside
 from airflow_cdc.model.archive.survey import RecordKind, TopicShape
+from airflow_cdc.model.archive.zstandard_frames import ends_with_its_last_frame
 from airflow_cdc.model.errors import SparkFailedError
 from airflow_cdc.model.files import FileSystem, is_local
 from airflow_cdc.pipeline.spark.spark_errors import failed_file, place_of
@@ -46,6 +47,7 @@ def survey_readable(spark: SparkSession, archive: str, files: Sequence[ArchivedF
     """
     # Never shown to Spark: Hadoop's codecs believe the lengths that such a file begins with, and end the JVM.
     bad = {file.path: why for file in files for part in _parts(file) if (why := why_not_decompressed(part))}
+    bad |= _cut_off(archive, [file for file in files if file.path not in bad])
     found, shapes, rest = tuple[ArchivedFile, ...](), tuple[TopicShape, ...](), [file for file in files if file.path not in bad]
     while rest:
         try:
@@ -83,6 +85,24 @@ def _blamed(archive: str, files: Sequence[ArchivedFile], problem: Exception) -> 
     bad = {file.path: failed.cause for file in files if any(place_of(f"{root}/{part}") in named for part in _parts(file))}
     # If a whole folder is misnamed, one failed survey per file would take hours.
     return {**bad, **_misnamed(archive, files)} if bad else {}
+
+
+def _cut_off(archive: str, files: Iterable[ArchivedFile]) -> dict[str, str]:
+    """Return by path the files of Zstandard frames that no reader finds to be cut off; those that are none at all are found by readers."""
+    parts = [(file, part) for file in files for part in _parts(file) if part.lower().endswith((".zst", ".zstd"))]
+    if not parts:
+        return {}
+    fs, root = file_system(archive)
+
+    def is_cut(part: str) -> bool:
+        path = f"{root.rstrip('/')}/{part}"
+        size = fs.size(path)
+        with fs.open(path, "rb") as content:
+            return not ends_with_its_last_frame(content, size)
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        cut = pool.map(lambda item: is_cut(item[1]), parts)
+        return {file.path: CUT_OFF for (file, _), found in zip(parts, cut, strict=True) if found}
 
 
 def _parts(file: ArchivedFile) -> Iterator[str]:
