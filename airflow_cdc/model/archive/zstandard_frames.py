@@ -1,6 +1,6 @@
 """Whether a Zstandard file is whole: DuckDB, Spark and Arrow take a file whose last frame is cut off for one that ends before it.
 
-A frame is a header, blocks with headers of three bytes, and perhaps a checksum (docs/reference/archive-layouts.md#files-that-cannot-be-read).
+A frame is a header, blocks with headers of three bytes, perhaps a checksum (docs/reference/archive-layouts.md#files-that-cannot-be-read).
 """
 
 from __future__ import annotations

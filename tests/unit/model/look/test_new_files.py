@@ -106,7 +106,7 @@ def test_a_folder_that_changed_right_before_the_look_is_listed_again_though_its_
 
 
 def test_a_folder_that_a_copy_gave_its_old_time_is_listed_again(scene: Scene) -> None:
-    """``cp -a``, rsync and tar set the modification time of a folder back (issue 50)."""
+    """``cp -a``, rsync and tar set the modification time of a folder back."""
     scene.arrive(sunk("t", 0))
     folder, old = scene.archive / "t/partition=0", time.time() - 10 * LATER
     os.utime(folder, (old, old))
