@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete
-from airflow_cdc.model.report.apply_report import ApplyReport
 from tests.conftest import Apply
 from tests.support.events import Record, postgresql, write_records
 from tests.support.stories import PLACEHOLDER
@@ -114,21 +113,16 @@ class History:
         return live, {key: row for key, row in dead.items() if key not in live}
 
 
-def histories() -> Iterator[History]:
-    numbers = itertools.count()
-    for name, files in STORIES.items():
-        for order in itertools.permutations(files):
-            yield History(next(numbers), name, order)
+def histories(names: Iterable[str]) -> list[History]:
+    """Return a history for each order of the files of each story."""
+    orders = ((name, order) for name in names for order in itertools.permutations(STORIES[name]))
+    return [History(number, name, order) for number, (name, order) in enumerate(orders)]
 
 
-HISTORIES = list(histories())
-
-
-def archived(folder: Path, *, again: bool) -> None:
+def archived(folder: Path, told: Iterable[History], *, again: bool) -> None:
     """Archive all histories side by side: the n-th file of each in one, and all once more backwards where asked."""
     files = [
-        [record for file in slot for record in file]
-        for slot in itertools.zip_longest(*(each.records() for each in HISTORIES), fillvalue=[])
+        [record for file in slot for record in file] for slot in itertools.zip_longest(*(each.records() for each in told), fillvalue=[])
     ]
     offsets = dict.fromkeys(range(PARTITIONS), 0)
     for record in sorted(itertools.chain(*files), key=lambda record: (record["value"]["source"]["lsn"], record["value"]["op"] == "c")):
@@ -147,35 +141,39 @@ def table(spark: SparkSession, lake: Path, *, history: bool = False) -> dict[int
     return {number: sorted(rows) for number, rows in found.items()}
 
 
-def wrong(found: dict[int, list[tuple[Any, ...]]], expected: dict[int, list[tuple[Any, ...]]]) -> list[Any]:
+def wrong(told: Iterable[History], found: dict[int, list[tuple[Any, ...]]], expected: dict[int, list[tuple[Any, ...]]]) -> list[Any]:
     """Return what differs, with the story and the order of its files."""
     return [
         (each.name, each.files, found.get(each.number, []), expected[each.number])
-        for each in HISTORIES
+        for each in told
         if found.get(each.number, []) != expected[each.number]
     ]
 
 
-def loaded(apply: Apply, folder: Path, flow: CdcFlow, *, again: bool = False) -> ApplyReport:
-    archived(folder / "archive", again=again)
-    return apply(folder / "archive", folder / "lake", flows={TOPIC: flow})
+FEW = ("an update between two moves", "the halves apart, and another row")
 
 
-def test_every_order_of_the_files_gives_every_row_its_value(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
-    report = loaded(apply, tmp_path, CdcFlow(TOPIC, max_microbatch_bytes=1), again=True)
+@pytest.mark.parametrize("again", [pytest.param(False, id="few"), pytest.param(True, id="all, and again", marks=pytest.mark.deep)])
+def test_every_order_of_the_files_gives_every_row_its_value(again: bool, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    told = histories(STORIES if again else FEW)
+    archived(tmp_path / "archive", told, again=again)
+    report = apply(tmp_path / "archive", tmp_path / "lake", flows={TOPIC: CdcFlow(TOPIC, max_microbatch_bytes=1)})
 
-    expected = {each.number: sorted((key, row.v, row.note) for key, row in each.rows()[0].items()) for each in HISTORIES}
-    assert wrong(table(spark, tmp_path / "lake"), expected) == []
+    expected = {each.number: sorted((key, row.v, row.note) for key, row in each.rows()[0].items()) for each in told}
+    assert wrong(told, table(spark, tmp_path / "lake"), expected) == []
     assert report.flows[0].events.rejected == 0
 
 
 @pytest.mark.deep
 def test_deleted_rows_that_stay_have_their_values_too(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
-    loaded(apply, tmp_path, CdcFlow(TOPIC, max_microbatch_bytes=1, on_delete=OnDelete.FLAG))
+    told = histories(STORIES)
+    archived(tmp_path / "archive", told, again=False)
+    flow = CdcFlow(TOPIC, max_microbatch_bytes=1, on_delete=OnDelete.FLAG)
+    apply(tmp_path / "archive", tmp_path / "lake", flows={TOPIC: flow})
 
     def of(history: History) -> list[tuple[Any, ...]]:
         live, dead = history.rows()
         kept = [(key, row.v, row.note, is_dead) for rows, is_dead in ((live, False), (dead, True)) for key, row in rows.items()]
         return sorted(kept)
 
-    assert wrong(table(spark, tmp_path / "lake", history=True), {each.number: of(each) for each in HISTORIES}) == []
+    assert wrong(told, table(spark, tmp_path / "lake", history=True), {each.number: of(each) for each in told}) == []

@@ -30,25 +30,26 @@ def rows_told_of(row_changes: DataFrame, moves: DataFrame, keys: Sequence[str], 
 def rows_paired(deletes: DataFrame, moves: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Return the keys of moved rows whose old key no event had named, and is that of one of the deletes.
 
-    :param deletes: with position; or delete markers.
+    :param deletes: with position.
     """
     here = F.expr(f"m.{POSITION}.commit = d.{POSITION}.commit AND m.{POSITION}.change = d.{POSITION}.change")
     return _unnamed(moves, keys).alias("m").join(deletes.alias("d"), here, "left_semi").select(*_as_keys(TO, keys)).distinct()
 
 
 def rows_in_doubt(moves: DataFrame, markers: DataFrame | None, keys: Sequence[str]) -> DataFrame:
-    """Return the keys of moved rows whose old key is known beyond the move: the row from before it stands in the archive alone.
+    """Return the keys of moved rows whose old key is known beyond the move, or not at all: the row from before it stands in the archive
+    alone. A delete that came before and was stale, because another row has its key, left no marker by which to find it.
 
     :param moves: of the microbatch.
     :param markers: the delete markers.
     """
-    doubted = moves.filter(IN_DOUBT).select(*_as_keys(TO, keys))
+    doubted = moves.filter(IN_DOUBT).select(*_as_keys(TO, keys)).unionByName(_unnamed(moves, keys).select(*_as_keys(TO, keys)))
     if markers is None:
         return doubted.distinct()
     same = " AND ".join(f"m.{old} = d.{sql.name(key)}" for old, key in zip(numbered(FROM, keys), keys, strict=True))
     at, since = (f"struct({alias}.{POSITION}.commit, {alias}.{POSITION}.change)" for alias in ("m", "d"))
     gone = moves.alias("m").join(markers.alias("d"), F.expr(f"{same} AND {since} >= {at}"), "left_semi").select(*_as_keys(TO, keys))
-    return doubted.unionByName(gone).unionByName(rows_paired(markers, moves, keys)).distinct()
+    return doubted.unionByName(gone).distinct()
 
 
 def _unnamed(moves: DataFrame, keys: Sequence[str]) -> DataFrame:

@@ -101,7 +101,7 @@ def test_a_delete_at_the_place_of_a_move_names_its_old_key(spark: SparkSession) 
 def test_a_row_is_in_doubt_where_its_old_key_is_known_beyond_the_move(spark: SparkSession) -> None:
     own = moves(spark, (1, 2, 20), (3, 4, 30), (5, 6, 40), (None, 7, 50), in_doubt=[2])
     markers = spark.createDataFrame([(3, position(30)), (5, position(39)), (9, position(50))], f"id INT, {POSITION} {POSITION_TYPE}")
-    assert ids(rows_in_doubt(own, None, KEYS)) == [2]
+    assert ids(rows_in_doubt(own, None, KEYS)) == [2, 7]
     assert ids(rows_in_doubt(own, markers, KEYS)) == [2, 4, 7]
 
 
