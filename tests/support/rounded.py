@@ -15,8 +15,8 @@ from airflow_cdc.pipeline.target.table_properties import EXACT_STATISTICS
 def as_of_delta_rs(table: Path) -> int:
     """Write all files of a table again, by delta-rs, under their names and in the commits that added them; return their number."""
     files = 0
-    # Hadoop's checksums of what changes here.
-    for checksum in table.rglob(".*.crc"):
+    # Delta's checksums of versions hold the table's properties and files too; Hadoop's are of what changes here.
+    for checksum in table.rglob("*.crc"):
         checksum.unlink()
     for commit in sorted((table / "_delta_log").glob("*.json")):
         actions = [json.loads(line) for line in commit.read_text(encoding="utf-8").splitlines()]
