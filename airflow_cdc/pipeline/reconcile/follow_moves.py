@@ -54,7 +54,7 @@ def rows_in_doubt(moves: DataFrame, markers: DataFrame | None, keys: Sequence[st
 
 def _unnamed(moves: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Return the moves whose old key no event named, and no delete has shown since."""
-    named = " AND ".join(f"{name} IS NOT NULL" for name in numbered(FROM, keys))
+    named = _is_named(keys)
     return moves.filter(f"NOT ({named})").join(moves.filter(named), [*numbered(TO, keys), POSITION], "left_anti")
 
 
@@ -65,8 +65,12 @@ def places_unnamed(moves: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 def old_keys(moves: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Return the old keys of moves, where they are known."""
-    named = moves.filter(" AND ".join(f"{name} IS NOT NULL" for name in numbered(FROM, keys)))
-    return named.select(*_as_keys(FROM, keys)).distinct()
+    return moves.filter(_is_named(keys)).select(*_as_keys(FROM, keys)).distinct()
+
+
+def _is_named(keys: Sequence[str]) -> str:
+    """Return the SQL that is true for a move whose old key is known."""
+    return " AND ".join(f"{name} IS NOT NULL" for name in numbered(FROM, keys))
 
 
 def _as_keys(prefix: str, keys: Sequence[str]) -> list[Column]:
@@ -85,7 +89,7 @@ def reached(
     """
     here, there = (TO, FROM) if back else (FROM, TO)
     found = newest = starts.distinct()
-    named = moves.filter(" AND ".join(f"{name} IS NOT NULL" for name in numbered(FROM, keys)))
+    named = moves.filter(_is_named(keys))
     # Each step keeps new keys alone, and there are no more keys than the moves name: cycles end too.
     for step in count():
         at = newest.toDF(*numbered(here, keys))
