@@ -76,6 +76,7 @@ MULTISET_COLUMNS = (POSITION, OP, COMMITTED_AT, MICROBATCH, CONTENT, COPY)
 # Columns of intermediate frames; none of those below reaches a target table.
 KIND = "__cdc_kind"
 ORDINAL = "__cdc_ordinal"
+"""An event's place in the archive (:data:`airflow_cdc.pipeline.decode.decode_events.ORDINAL_TYPE`)."""
 FILE = "__cdc_file"
 LINE = "__cdc_line"
 RAW = "__cdc_raw"

@@ -171,6 +171,10 @@ class SourceLogWentBackError(TerminalError):
     """Raised when the positions of the source's log went back and no snapshot follows; nothing was merged."""
 
 
+class OrderUnknownError(TerminalError):
+    """Raised when events of one row share a position and nothing in the archive shows which came first; nothing was merged."""
+
+
 class SnapshotRefusedError(TerminalError):
     """Raised when another snapshot of a captured table came and the flow is set to stop then; nothing was merged."""
 

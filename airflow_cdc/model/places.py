@@ -16,6 +16,21 @@ REPORTS_FOLDER = f"{STATE_FOLDER}/reports"
 """Folder of the reports of jobs whose drivers run on other machines than their tasks."""
 
 
+# A store may be case-insensitive; and a lake with a _delta_log would pass for a table.
+_TAKEN = (STATE_FOLDER, "_delta_log")
+
+
+def is_place(table: str) -> bool:
+    """Return whether a path or URL is one that a table may have, below the lake or elsewhere."""
+    folders = table.rstrip("/").split("/")
+    return is_whole(table) or (folders[0].lower() not in _TAKEN and not {"", ".", ".."} & set(folders))
+
+
+def is_whole(table: str) -> bool:
+    """Return whether a path names its place by itself, and not below a lake."""
+    return "://" in table or table.startswith("/")
+
+
 def flow_folder(flow: str) -> str:
     """Return a flow's folder name: its name, with characters that a path cannot hold as %XX."""
     # These two names are legal for topics, but not for folders.

@@ -102,6 +102,27 @@ def test_a_new_life_is_known_by_its_positions_where_its_offsets_were_never_archi
     assert story.rows == {**SECOND, 1: "newer"}
 
 
+def test_reads_above_the_first_transaction_are_no_new_life_if_their_file_comes_late(story: Story) -> None:
+    """PostgreSQL's first transaction stands at its own LSNs, which may be below those of reads that came before it."""
+    first = [change("u", 1, "low", at=12, offset=2, sent=30), change("d", 2, "b", at=13, offset=3, sent=31)]
+    for event in first:
+        event["value"]["source"]["sequence"] = f'[null,"{event["value"]["source"]["lsn"]}"]'
+    story.apply(*first)
+
+    batch = story.apply(*snapshot({1: "a", 2: "b"}, at=15, first=0, sent=20))
+
+    assert story.rows == {1: "low"}
+    assert (batch.events.stale, batch.rows.deleted) == (2, 0)
+
+
+def test_reads_whose_times_do_not_show_their_life_stop_the_flow(story: Story) -> None:
+    story.apply(change("u", 1, "low", at=12, offset=2, sent=20), change("u", 2, "b", at=13, offset=3, sent=40))
+    error = story.error(*snapshot({1: "a", 2: "b"}, at=15, first=0, sent=30))
+    assert error["type"] == "LifeUnknownError"
+    assert "001.jsonl" not in error["message"]
+    assert "on_repeated_offsets" in error["next_step"]
+
+
 @pytest.mark.deep
 def test_a_new_life_is_known_by_its_positions_where_only_reads_were_archived(story: Story) -> None:
     story.apply(*snapshot(FIRST, at=10, first=1000))

@@ -16,14 +16,12 @@ from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.flow.scd_columns import ScdColumns, scd_columns
 from airflow_cdc.model.flow.setting_forms import catalog_name, newer_names, one_of, positive, text, text_or_none, texts
 from airflow_cdc.model.flow.table_mode import TableMode
-from airflow_cdc.model.places import STATE_FOLDER
+from airflow_cdc.model.places import is_place, is_whole
 
 DEFAULT_MICROBATCH_BYTES = 1024**3
 SCD_TYPES = (1, 2)
 BY_KEY = "key"
 """Clusters a table by the columns of its key."""
-# A store may be case-insensitive; and a lake with a _delta_log would pass for a table.
-_TAKEN = (STATE_FOLDER, "_delta_log")
 
 
 class OnTruncate(str, Enum):
@@ -150,6 +148,15 @@ class OnRepeatedOffsets(str, Enum):
     """Other records: the topic was deleted and recreated, or Kafka moved to a new cluster."""
 
 
+class OnUnknownOrder(str, Enum):
+    """How events of one row with one position are ordered if neither offsets, nor a common file, nor their images show their order."""
+
+    STOP = "stop"
+    """Stop the flow and leave the decision to a person."""
+    FILE_NAMES = "file_names"
+    """By the names of their files: whoever writes the archive gives them names that rise with time."""
+
+
 class OnMissingFile(str, Enum):
     """What happens when a late part of a transaction needs an applied file that is gone from the archive."""
 
@@ -197,6 +204,8 @@ class CdcFlow:
     """What happens when the source's log goes back without a snapshot."""
     on_other_log: OnOtherLog = OnOtherLog.STOP
     """What happens when events name another log than the flow's earlier ones."""
+    on_unknown_order: OnUnknownOrder = OnUnknownOrder.STOP
+    """How events with one position are ordered if the archive does not show their order."""
     on_repeated_offsets: OnRepeatedOffsets = OnRepeatedOffsets.STOP
     """How repeated offsets are understood where the archive does not prove it."""
     table_column: str | None = None
@@ -224,7 +233,7 @@ class CdcFlow:
                 f"Flow {self.topic}: max_microbatch_bytes is {self.max_microbatch_bytes}, expected a positive number.",
                 next_step="Set it to the archived bytes that one microbatch may take.",
             )
-        if self.table and not _is_place(self.table):
+        if self.table and not is_place(self.table):
             raise ConfigurationError(
                 f"Flow {self.topic}: table {self.table!r} is no place below the lake that a table may have.",
                 next_step="Name a folder below the lake, outside of its _cdc, or give a whole path or URL.",
@@ -302,12 +311,12 @@ class CdcFlow:
     @property
     def has_place(self) -> bool:
         """Whether the table's path, by default the topic's name, is one that a table may have."""
-        return _is_place(self.table or self.topic)
+        return is_place(self.table or self.topic)
 
     def table_path(self, lake: str) -> str:
         """Return the URI of the target table."""
         table = self.table or self.topic
-        return table if _is_whole(table) else f"{lake.rstrip('/')}/{table}"
+        return table if is_whole(table) else f"{lake.rstrip('/')}/{table}"
 
     @classmethod
     def from_mapping(cls, entry: Mapping[str, Any]) -> CdcFlow:
@@ -326,15 +335,6 @@ class CdcFlow:
         if "topic" not in values:
             raise ConfigurationError("A flow has no topic.", next_step="Give every flow of the flows file a topic.")
         return cls(**values)
-
-
-def _is_place(table: str) -> bool:
-    folders = table.rstrip("/").split("/")
-    return _is_whole(table) or (folders[0].lower() not in _TAKEN and not {"", ".", ".."} & set(folders))
-
-
-def _is_whole(table: str) -> bool:
-    return "://" in table or table.startswith("/")
 
 
 def _read(entry: Mapping[str, Any], setting: str) -> Any:
@@ -372,6 +372,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "on_snapshot": one_of(OnSnapshot),
     "on_log_went_back": one_of(OnLogWentBack),
     "on_other_log": one_of(OnOtherLog),
+    "on_unknown_order": one_of(OnUnknownOrder),
     "on_repeated_offsets": one_of(OnRepeatedOffsets),
     "table_column": text_or_none,
     "on_all_rejected": one_of(OnAllRejected),

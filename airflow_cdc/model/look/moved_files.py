@@ -27,6 +27,18 @@ class LogSpan:
     it."""
     through_ms: int | None = None
     """As above, for the last."""
+    has_reads_only: bool = False
+    """Whether the positions are those of snapshot reads, which may lie above events that the archive holds after them."""
+
+    def shift_beside(self, following: LogSpan) -> int | None:
+        """Return 0 if the connector processed the file's records before those of a file with higher offsets, 1 if after them; None if their
+        times do not show it.
+        """
+        if None in (self.since_ms, self.through_ms, following.since_ms, following.through_ms):
+            return None
+        if self.through_ms <= following.since_ms:  # type: ignore[operator]
+            return 0
+        return 1 if self.since_ms >= following.through_ms else None  # type: ignore[operator]
 
 
 @dataclass(frozen=True)

@@ -141,6 +141,12 @@ class Microbatch(JsonObject, own=("shapes",)):
         return frozenset(path for path, part in self.parts.items() if part.since is not None)
 
     @property
+    def has_unnumbered(self) -> bool:
+        """Whether some files account for no offsets: their records may have none."""
+        numbered = {item.file for item in self.offsets}
+        return any(file.path not in numbered for file in self.files)
+
+    @property
     def logs(self) -> frozenset[str]:
         """The source's logs that its row events name."""
         events = (shape for shape in self.shapes if shape.kind in _EVENT_KINDS and shape.connector in CONNECTORS)

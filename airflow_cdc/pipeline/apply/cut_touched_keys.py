@@ -26,11 +26,13 @@ from airflow_cdc.model.columns import (
     TRANSACTION,
 )
 from airflow_cdc.model.operation import VOID, Operation
+from airflow_cdc.model.position.snapshot import Snapshot
 from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE
 from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.reconcile.cut_versions import BORN, OPEN, deaths_of, fold_keys, join_unchanged_reads, versions_of
-from airflow_cdc.pipeline.reconcile.order_events import IS_COPY, ORDER, order_events, with_copies
+from airflow_cdc.pipeline.reconcile.order_events import IS_COPY, ORDER, order_events, order_of, with_copies
+from airflow_cdc.pipeline.reconcile.settle_ties import TIE, with_ties
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import numbered
 from airflow_cdc.pipeline.reconcile.trace_versions import (
     fill_left_out_values,
@@ -60,16 +62,28 @@ class VersionChanges:
     """Number of versions among them with NULL in place of a value that no event provides."""
 
 
-def cut_touched_keys(
-    run: MicrobatchRun, target: TargetTable, log: DataFrame, *, fresh: DataFrame, tables: PhysicalTables, everything: bool
-) -> VersionChanges:
+@dataclass(frozen=True, kw_only=True)
+class Logged:
+    """A microbatch's additions to the event log."""
+
+    rows: DataFrame
+    tables: PhysicalTables
+    """The source's tables whose rows the target holds."""
+    may_tie: bool = False
+    """Whether some of them may share their position with another event of their key."""
+    everything: bool = False
+    """Whether all keys are touched, as by a truncate."""
+    ended: Snapshot | None = None
+    """A finished snapshot that removes nothing: the versions that it did not find are counted."""
+
+
+def cut_touched_keys(run: MicrobatchRun, target: TargetTable, log: DataFrame, *, logged: Logged) -> VersionChanges:
     """Return how the versions in the target differ from those derived from all known events.
 
     :param log: all known events, including the microbatch's.
-    :param fresh: the microbatch's rows of the log.
-    :param tables: the source's tables whose rows the target holds.
-    :param everything: whether all keys are touched, as by a truncate.
+    :raises OrderUnknownError: if nothing shows the order of some events.
     """
+    fresh, everything = logged.rows, logged.everything
     of_document = run.flow.document_columns
     keys, others = numbered(_KEY, target.keys), [name for name in target.columns if name not in (*target.keys, *of_document)]
     log = _with_keys(target.with_all_columns(log), target.keys, keys)
@@ -81,7 +95,10 @@ def cut_touched_keys(
     if not everything:
         touched = run.write_down(rows.select(*keys).distinct(), "touched")
         touched = keys_reached(touched, moves, keys, write_down=run.write_down) if moved else touched
-    folded = fold_keys(_events_of(log, touched, tables, keys=keys, others=others), keys, others)
+    marks, events = _events_of(log, touched, keys)
+    if logged.may_tie:
+        events = with_ties(run.write_down(events, "tied"), keys, place=run.name, shown=target.keys)
+    folded = fold_keys(_in_order(events, marks, logged.tables, keys=keys, others=others), keys, others)
     versions = run.write_down(versions_of(folded, keys, others), "versions")
     if moved:
         deaths = run.write_down(deaths_of(folded, keys, others), "deaths")
@@ -105,17 +122,19 @@ def _with_keys(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> Da
     return rows.withColumns({name: F.col(sql.name(key)) for key, name in zip(keys, names, strict=True)})
 
 
-def _events_of(
-    log: DataFrame, touched: DataFrame | None, tables: PhysicalTables, *, keys: Sequence[str], others: Sequence[str]
-) -> DataFrame:
-    """Return the events of the touched keys (None: of all), in order, each with the marks that apply to its key."""
-    marks = log.filter(f"{OP} IN ('{Operation.TRUNCATE.value}', '{VOID}')")
+def _events_of(log: DataFrame, touched: DataFrame | None, keys: Sequence[str]) -> tuple[DataFrame, DataFrame]:
+    """Return the log's marks, and the events of the touched keys (None: of all), each once."""
     rows = log.filter(f"{OP} IN ('r', 'c', 'u', 'd')")
     rows = rows if touched is None else rows.join(touched, list(keys), "left_semi")
-    # A version begins at a position: of several events at one, the last is left.
-    is_last = F.lead(OP).over(Window.partitionBy(*keys, POSITION).orderBy(ORDINAL)).isNull()
     rows = with_copies(rows, keys, [OP, BEFORE, AFTER], by=ORDINAL).filter(f"NOT {IS_COPY}").drop(IS_COPY)
-    rows = rows.withColumn(_IS_LAST, is_last).filter(_IS_LAST)
+    return log.filter(f"{OP} IN ('{Operation.TRUNCATE.value}', '{VOID}')"), rows.withColumn(TIE, F.lit(0))
+
+
+def _in_order(events: DataFrame, marks: DataFrame, tables: PhysicalTables, *, keys: Sequence[str], others: Sequence[str]) -> DataFrame:
+    """Return the events in order, each with the marks that apply to its key."""
+    # A version begins at a position: of several events at one, the last is left.
+    is_last = F.lead(OP).over(Window.partitionBy(*keys, POSITION).orderBy(TIE, ORDINAL)).isNull()
+    rows = events.filter(f"{TIE} >= 0").withColumn(_IS_LAST, is_last).filter(_IS_LAST).drop(TIE)
     ordered = order_events(rows, keys, reads_among_changes=True)
     names = sql.texts(others)
     images = {
@@ -145,11 +164,8 @@ def _marks_of(marks: DataFrame, rows: DataFrame, tables: PhysicalTables, *, keys
         F.max(F.expr(f"r.{OP} = 'r' AND r.{POSITION} = m.mark.{CUT}.snapshot")).alias("found"),
         _is_of_its_table(tables, behind).alias("of_table"),
     )
-    place = F.struct(
-        F.expr(f"least(mark.{POSITION}, behind)").alias("position"),
-        F.lit(0).alias("read"),
-        F.lit(None).cast(rows.schema[ORDINAL].dataType).alias("ordinal"),
-    )
+    no_ordinal = F.lit(None).cast(rows.schema[ORDINAL].dataType)
+    place = order_of(F.expr(f"least(mark.{POSITION}, behind)"), F.lit(0), ordinal=no_ordinal)
     concerned = by_key.filter(f"NOT coalesce(found, false) AND first < mark.{POSITION} AND coalesce(of_table, false)")
     return concerned.select(*keys, f"mark.{POSITION}", f"mark.{OP}", f"mark.{TRANSACTION}", f"mark.{COMMITTED_AT}", place.alias(ORDER))
 

@@ -15,8 +15,9 @@ from airflow_cdc.pipeline.evidence.find_voids import Voids
 from airflow_cdc.pipeline.microbatch.count_events import Staged, Surveyed, count_staged
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
-from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, IS_LAST, READS, keep_latest_per_key
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, IS_HAZARD, IS_LAST, READS, keep_latest_per_key
 from airflow_cdc.pipeline.reconcile.order_events import order_events
+from airflow_cdc.pipeline.reconcile.settle_ties import in_settled_order
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import trace_moved_rows, unpaired_moves
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.key_range import ranged
@@ -37,7 +38,7 @@ class Latest:
     changes: DataFrame
     """As :func:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.keep_latest_per_key` returns them."""
     hazardous: DataFrame | None = None
-    """Key and line hash of every event of such keys; None for documents, which are separated later."""
+    """Key, line hash and :data:`HAZARD` of every event of such keys; None for documents, which are separated later."""
     staged: Staged | None = None
     """Counts of the changes if nothing voids any; None where they are not known."""
 
@@ -49,10 +50,18 @@ def latest_changes(run: MicrobatchRun, decoder: Decoder, events: DataFrame, *, s
     has_versions = not decoder.dialect.documents
     ordered = order_events(events, keys, reads_among_changes=surveyed.is_mixed)
     names = not decoder.dialect.commit_identifies_transaction
-    written = run.write_down(keep_latest_per_key(ordered, keys, columns, and_hazardous=has_versions, names_transactions=names), "latest")
+    latest = keep_latest_per_key(
+        ordered,
+        keys,
+        columns,
+        and_hazardous=has_versions,
+        names_transactions=names,
+        may_lack_offsets=run.microbatch.has_unnumbered,
+    )
+    written = run.write_down(latest, "latest")
     if not has_versions:
         return Latest(written)
-    hazardous = written.filter(f"{HAZARD} = 1").select(*map(sql.name, keys), LINE_HASH)
+    hazardous = written.filter(IS_HAZARD).select(*map(sql.name, keys), LINE_HASH, HAZARD)
     return Latest(written.filter(IS_LAST).drop(IS_LAST, LINE_HASH), hazardous)
 
 
@@ -109,6 +118,8 @@ def resolve_hazards(
     # Images are costly: read only the lines of these keys. A line with the same hash as one of them may be about another key.
     lines = run.lines().join(F.broadcast(hazardous.select(LINE_HASH)), F.xxhash64(RAW) == F.col(LINE_HASH), "left_semi")
     theirs = with_images(lines).join(F.broadcast(hazardous.drop(LINE_HASH)), list(keys), "left_semi")
+    if not hazardous.filter(f"{HAZARD} = 2").isEmpty():
+        theirs = in_settled_order(run.write_down(theirs, "tied"), keys, place=run.name)
     folded = fold_row_versions(theirs, keys, columns, keeps_deleted=decoder.keeps_deleted, voided=voided)
     folded = run.write_down(folded, "folded")
     moved = folded.filter(f"{MOVED} IS NOT NULL")
@@ -121,4 +132,4 @@ def resolve_hazards(
         traced = trace_moved_rows(folded, everything, rows, keys=keys, columns=types, write_down=run.write_down)
         folded, moves = traced.row_changes, traced.moves
         unpaired = unpaired_moves(moved, everything).count()
-    return Folded(row_changes=changes.filter(f"{HAZARD} = 0").unionByName(folded), unpaired=unpaired, moves=moves)
+    return Folded(row_changes=changes.filter(f"NOT {IS_HAZARD}").unionByName(folded), unpaired=unpaired, moves=moves)

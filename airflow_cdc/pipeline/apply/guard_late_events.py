@@ -8,10 +8,10 @@ from functools import cache, partial, reduce
 from typing import TypeVar
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import DELETED, DEPENDS, OFFSET, OP, PARTITION, POSITION, UNAVAILABLE, VALUE_POSITIONS
+from airflow_cdc.model.columns import DELETED, DEPENDS, OFFSET, OP, ORDINAL, PARTITION, POSITION, UNAVAILABLE, VALUE_POSITIONS
 from airflow_cdc.model.errors import ArchivedFileMissingError, TableHistoryGoneError
 from airflow_cdc.model.flow.cdc_flow import OnMissingFile
 from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
@@ -39,6 +39,7 @@ from airflow_cdc.pipeline.reconcile.rejoin_transactions import (
     upon_prior,
 )
 from airflow_cdc.pipeline.reconcile.rule import is_tie, may_meet
+from airflow_cdc.pipeline.reconcile.settle_ties import in_settled_order
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import Traced, trace_moved_rows
 from airflow_cdc.pipeline.record.delete_markers import newest_per_transaction, read_markers, without_own
 from airflow_cdc.pipeline.spark import sql
@@ -47,6 +48,7 @@ from airflow_cdc.pipeline.target.table_history import read_history
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
 _Folded = TypeVar("_Folded")
+_CONTENT, _IS_MIXED = "__cdc_content_of_event", "__cdc_is_mixed"
 _MOST_BROADCAST = 1_000_000
 """Row changes that each task of a look at the table holds: their keys and places alone."""
 
@@ -127,7 +129,8 @@ def _find_other_events(asked: Unguarded, rows: DataFrame) -> DataFrame:
     :param rows: what is known of the target's rows.
     """
     keys, live = asked.keys, asked.live
-    on = F.expr(f"{sql.same_key('s', 'k', keys)} AND {is_tie('k', 's')}")
+    is_tied = is_tie("k", "s", are_values=asked.decoder.has_values)
+    on = F.expr(f"{sql.same_key('s', 'k', keys)} AND {is_tied}")
     tied = live.alias("s").join(rows.alias("k"), on, "left_semi")
     held = asked.run.spark.sql(f"SELECT * FROM {sql.delta(asked.target.uri)}")
     columns = [name for name in asked.decoder.columns.types if name not in keys and name in held.columns]
@@ -275,6 +278,7 @@ def _rejoin(
     with reading_earlier(run, reduce(DataFrame.unionByName, concerned).select(*named)):
         everything = run.write_down(in_order(with_earlier(asked, first), asked), "everything")
     theirs = everything.join(_touched(everything, cut=cut, parted=parted, keys=keys), keys, "left_semi")
+    theirs = in_settled_order(theirs, keys, place=run.name)
     folded = run.write_down(fold_row_versions(theirs, keys, columns, keeps_deleted=target.flags_deletes), "rejoined")
     prior = _rows_before(run, target, first, report_of=report_of)
     lived = prior.filter(IS_LIVE) if target.flags_deletes else prior
@@ -289,12 +293,16 @@ def _touched(everything: DataFrame, *, cut: DataFrame | None, parted: DataFrame 
     named = [sql.name(key) for key in keys]
     wanted = [] if parted is None else [parted.select(*named)]
     if cut is not None:
-        # A file that arrives again brings no new event.
-        ours = [*named, POSITION, OP, BEFORE, AFTER]
-        seen = everything.filter(f"NOT {IS_NEW}").select(*ours).alias("k")
-        new_events = everything.filter(IS_NEW).join(cut, keys, "left_semi").select(*ours).alias("s")
-        same = " AND ".join(f"s.{name} <=> k.{name}" for name in ours)
-        wanted.append(new_events.join(seen, F.expr(same), "left_anti").select(*named))
+        # A file that arrives again brings no new event. Neither does a copy with another offset, if all that share its position are alike.
+        place, content = [*named, POSITION], [OP, BEFORE, AFTER]
+        theirs = everything.join(cut.select(*named), keys, "left_semi").withColumn(_CONTENT, F.xxhash64(*content))
+        at_place = Window.partitionBy(*place)
+        mixed = F.min(_CONTENT).over(at_place) != F.max(_CONTENT).over(at_place)
+        judged = theirs.withColumn(_IS_MIXED, mixed)
+        same = [f"s.{name} <=> k.{name}" for name in (*place, *content)]
+        same.append(f"(NOT s.{_IS_MIXED} OR coalesce(s.{PARTITION} = k.{PARTITION} AND s.{ORDINAL}.offset = k.{ORDINAL}.offset, true))")
+        seen = judged.filter(f"NOT {IS_NEW}").alias("k")
+        wanted.append(judged.filter(IS_NEW).alias("s").join(seen, F.expr(" AND ".join(same)), "left_anti").select(*named))
     return reduce(DataFrame.unionByName, wanted).distinct()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -11,26 +11,12 @@ from airflow_cdc.model.columns import COMMITTED_AT, OP, POSITION
 from airflow_cdc.model.places import events_uri
 from airflow_cdc.model.position.snapshot import Snapshot
 from airflow_cdc.model.report.batch_report import BatchReport
-from airflow_cdc.pipeline.apply.cut_touched_keys import cut_touched_keys
+from airflow_cdc.pipeline.apply.cut_touched_keys import Logged, cut_touched_keys
 from airflow_cdc.pipeline.apply.known_snapshots import with_unconfirmed_versions
-from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.record.event_log import append_to_log, is_read_of, mark_of
+from airflow_cdc.pipeline.record.event_log import append_to_log, is_read_of, mark_of, read_log
 from airflow_cdc.pipeline.target.merge_versions import current_versions, merge_versions
 from airflow_cdc.pipeline.target.target_table import TargetTable
-
-
-@dataclass(frozen=True, kw_only=True)
-class Logged:
-    """A microbatch's additions to the event log."""
-
-    rows: DataFrame
-    tables: PhysicalTables
-    """The source's tables whose rows the target holds."""
-    everything: bool = False
-    """Whether all keys are touched, as by a truncate."""
-    ended: Snapshot | None = None
-    """A finished snapshot that removes nothing: the versions that it did not find are counted."""
 
 
 def log_rows(run: MicrobatchRun, rows: DataFrame, *, known: DataFrame | None, proven: Snapshot | None) -> DataFrame:
@@ -47,8 +33,9 @@ def log_rows(run: MicrobatchRun, rows: DataFrame, *, known: DataFrame | None, pr
 
 def merge_logged(run: MicrobatchRun, target: TargetTable, logged: Logged, report: BatchReport) -> BatchReport:
     """Rebuild the versions of the keys that a microbatch's log rows touch, merge the difference, and return the report."""
-    log = run.spark.read.format("delta").load(run.state(events_uri))
-    changes = cut_touched_keys(run, target, log, fresh=logged.rows, tables=logged.tables, everything=logged.everything)
+    log = read_log(run.spark, run.state(events_uri))
+    assert log is not None
+    changes = cut_touched_keys(run, target, log, logged=logged)
     report = replace(report, unavailable_unresolved=changes.unresolved)
     if logged.ended:
         current = current_versions(run.spark, target, changes.rows)

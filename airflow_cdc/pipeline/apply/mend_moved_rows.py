@@ -25,6 +25,7 @@ from airflow_cdc.pipeline.microbatch.reading_earlier import reading_earlier
 from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
 from airflow_cdc.pipeline.reconcile.follow_moves import old_keys, places_unnamed, reached, rows_in_doubt, rows_paired, rows_told_of
 from airflow_cdc.pipeline.reconcile.mend_rows import rows_to_mend, with_found_values
+from airflow_cdc.pipeline.reconcile.settle_ties import in_settled_order
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import IN_DOUBT, Traced, trace_moved_rows
 from airflow_cdc.pipeline.reconcile.value_positions import HAS_UNKNOWN
 from airflow_cdc.pipeline.record.moves import read_moves
@@ -97,6 +98,7 @@ def _fold_again(asked: Unguarded, rows: DataFrame, moves: DataFrame) -> Traced:
         everything = with_earlier(asked, _FIRST_MICROBATCH)
         while True:
             theirs = run.write_down(in_order(everything.join(F.broadcast(lineage), keys, "left_semi"), asked), "lineage")
+            theirs = in_settled_order(theirs, keys, place=run.name)
             of_rows = theirs.join(F.broadcast(rows), keys, "left_semi")
             folded = run.write_down(fold_row_versions(of_rows, keys, list(types), keeps_deleted=asked.target.flags_deletes), "folded-again")
             traced = trace_moved_rows(folded, theirs, None, keys=keys, columns=types, write_down=run.write_down)

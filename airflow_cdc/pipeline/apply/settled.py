@@ -161,10 +161,9 @@ def may_have_been_applied(run: MicrobatchRun) -> bool:
 
     They may be older than any marker is kept: then the expired ones are asked too.
     """
-    numbered = {item.file for item in run.microbatch.offsets}
-    applied = run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets())
-    has_unnumbered = any(file.path not in numbered for file in run.microbatch.files)
-    return run.microbatch.is_again or has_unnumbered or bool(applied.overlaps(run.microbatch.offsets))
+    microbatch = run.microbatch
+    applied = run.checkpoint.offsets.get(microbatch.archive, ArchivedOffsets())
+    return microbatch.is_again or microbatch.has_unnumbered or bool(applied.overlaps(microbatch.offsets))
 
 
 def may_repeat(run: MicrobatchRun, target: TargetTable | None, staged: Staged) -> bool:

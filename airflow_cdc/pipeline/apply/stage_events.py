@@ -33,8 +33,8 @@ from airflow_cdc.pipeline.microbatch.count_events import (
 )
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import READS, REDELIVERED, read_columns, read_place
-from airflow_cdc.pipeline.record.append_once import read_appended
 from airflow_cdc.pipeline.record.change_log import flag_events, good_events
+from airflow_cdc.pipeline.record.event_log import read_log
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
@@ -130,7 +130,7 @@ def stage_events(
     columns = list(decoder.columns.types)
     flagged = flag_events(good, identity, columns=columns, reads_among_changes=surveyed.is_mixed)
     flagged = run.write_down(flagged, "events")
-    staged = count_staged(flagged, cancelled="false", shielded="false")
+    staged = count_staged(flagged, cancelled="false", shielded="false", and_hazards=True)
     once = flagged.filter(f"{REDELIVERED} = 0")
     counted = Counted(surveyed=surveyed, truncates=truncates, staged=staged)
     return StagedEvents(events=once, counted=counted, all_events=events)
@@ -191,7 +191,7 @@ def known_events(run: MicrobatchRun, target: TargetTable | None, *, lost: str, n
     :param lost: the consequence of a table with rows that has no log, as a phrase of the error.
     :raises StateUnreadableError: when a table with rows has no log.
     """
-    log = read_appended(run.spark, run.state(events_uri))
+    log = read_log(run.spark, run.state(events_uri))
     if log is None and target and target.size:
         raise StateUnreadableError(f"Flow {run.flow.name}: table {run.table} {lost} ({run.state(events_uri)}).", next_step=next_step)
     return None if log is None else log.filter(F.col(MICROBATCH) != run.microbatch.number)

@@ -66,7 +66,10 @@ from airflow_cdc.pipeline.decode.whole_rows import BEFORE_ROW, HAS_BEFORE, LACKI
 from airflow_cdc.pipeline.read.read_lines import file_literal
 from airflow_cdc.pipeline.spark import sql
 
-ORDINAL_TYPE = "STRUCT<offset: BIGINT, block: BIGINT, row: BIGINT>"
+ORDINAL_TYPE = "STRUCT<offset: BIGINT, run: STRING, file: STRING, block: BIGINT, row: BIGINT>"
+"""Place of an event in the archive: Kafka offset, or of values the first offset of their file; then the place in the file. Without an
+offset ``file`` is the path, and NULL with one. Of two such events the members give the order only if they share ``run``: the path too,
+or NULL if the names of the files are declared to be in order."""
 
 VALUE_POSITIONS_TYPE = f"ARRAY<STRUCT<column: STRING, position: {POSITION_TYPE}, known: BOOLEAN>>"
 """Type of :data:`~airflow_cdc.model.columns.VALUE_POSITIONS`."""
@@ -247,7 +250,6 @@ class Decoder(MicrobatchShape):
     def _located(self, records: DataFrame) -> DataFrame:
         """Add kind, partition, ordinal and the parsed key."""
         by_name = file_literal(self.files, "partition", "INT")
-        start = file_literal(self.files, "start_offset", "BIGINT")
         kind = kind_of(corrupt="corrupt", value="value", payload="payload", key=RAW_KEY)
         located = records.selectExpr(
             FILE,
@@ -258,14 +260,22 @@ class Decoder(MicrobatchShape):
             "payload",
             f"{lane(f'coalesce({PARTITION}, {by_name})', self.lives)} AS {PARTITION}",
             OFFSET,
-            # With a Kafka offset, the place in the file only breaks ties; in value-only files it orders records behind the first offset.
-            f"named_struct('offset', coalesce({OFFSET}, {start}), 'block', {ORDINAL}.block, 'row', {ORDINAL}.row) AS {ORDINAL}",
+            f"{self._ordinal()} AS {ORDINAL}",
             f"{kind} AS {KIND}",
             f"{self._parsed_key()} AS key",
         )
         if self._has_keys and self._has_fractions_in_key:
             return located.withColumn("key", F.expr(texts_of("key", self.columns.keys)))
         return located
+
+    def _ordinal(self) -> str:
+        offset = f"coalesce({OFFSET}, {file_literal(self.files, 'start_offset', 'BIGINT')})"
+        is_placed = all(file.start_offset is not None for file in self.files)
+        file = "CAST(NULL AS STRING)" if is_placed else f"if({offset} IS NULL, {FILE}, NULL)"
+        run = "CAST(NULL AS STRING)" if self.files_are_in_order else file
+        # With an offset, the place in the file only breaks ties; in value-only files it orders records behind the first offset.
+        members = f"'offset', {offset}, 'run', {run}, 'file', {file}, 'block', {ORDINAL}.block, 'row', {ORDINAL}.row"
+        return f"named_struct({members})"
 
     def _parsed_key(self) -> str:
         if not self._has_keys or not self.columns.keys:

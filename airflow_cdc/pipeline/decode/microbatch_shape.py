@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile
-from airflow_cdc.model.archive.survey import TopicShape
+from airflow_cdc.model.archive.survey import RecordLayout, TopicShape
 from airflow_cdc.model.connectors.connector import Connector
 from airflow_cdc.model.position.epochs import Epochs
 from airflow_cdc.model.position.lives import Lives
@@ -37,6 +37,8 @@ class MicrobatchShape:
     """The lives of the topic, by file."""
     epochs: Epochs = field(default_factory=Epochs)
     """Where epochs of the source's log begin."""
+    files_are_in_order: bool = False
+    """Whether the names of files without offsets give their order."""
     without_key: bool = False
     """Whether only its content identifies a row. If so, the whole before image is decoded too."""
     updates: Updates = field(default_factory=Updates)
@@ -46,6 +48,11 @@ class MicrobatchShape:
     def value_shape(self) -> ValueShape:
         """The shape of the topic's values."""
         return shape_of(self.dialect)
+
+    @property
+    def has_values(self) -> bool:
+        """Whether some files hold values alone, so that the events of each have its first offset, or none."""
+        return any(shape.layout is RecordLayout.VALUE for shape in self.shapes)
 
     @cached_property
     def keys_of_records(self) -> frozenset[str]:

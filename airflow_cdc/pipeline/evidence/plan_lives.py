@@ -10,7 +10,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile
-from airflow_cdc.model.archive.completeness import ArchivedOffsets, FileOffsets, file_offsets, repeating_files
+from airflow_cdc.model.archive.completeness import ArchivedOffsets, FileOffsets, PartitionOffsets, file_offsets, repeating_files
 from airflow_cdc.model.archive.survey import Survey
 from airflow_cdc.model.columns import FILE
 from airflow_cdc.model.connectors.connector import Connector
@@ -129,18 +129,33 @@ class PlanLives:
             return {}
         spans = self._spans_of([file for file, _, _ in odd.values()], dialect)
         shifts = {path: known.shift(spans[path], lane, item.first) for path, (_, item, lane) in odd.items() if path in spans}
+        for path in sorted(path for path, shift in shifts.items() if shift == 1 and spans[path].has_reads_only):
+            _, item, lane = odd[path]
+            shifts[path] = self._shift_of_reads(spans[path], item, applied.partitions[lane], dialect=dialect)
         for path in sorted(path for path, shift in shifts.items() if shift is None):
-            shifts[path] = self._decide(path, odd[path][1])
+            shifts[path] = self._decide(path, odd[path][1], known)
         return {path: shift for path, shift in shifts.items() if shift}
 
-    def _decide(self, path: str, offsets: FileOffsets) -> int:
+    def _shift_of_reads(self, reads: LogSpan, item: FileOffsets, applied: PartitionOffsets, *, dialect: Connector) -> int | None:
+        """Return the shift of a file of reads, which a higher position does not prove to be later: by the times of the next applied file."""
+        name = next((run.first_file for run in applied.runs if run.first > item.last), None)
+        topic, ledger = self.flow.topic, self.ledger
+        surveys = self.archive.surveys(ledger.topics.get(topic, 1), ledger.latest.get(topic, 0))
+        following = [file for survey in surveys for file in survey.files if file.path == name]
+        if not following or not self._exists(following[-1]):
+            return None
+        beside = self._spans_of(following[-1:], dialect).get(following[-1].path)
+        return reads.shift_beside(beside) if beside else None
+
+    def _decide(self, path: str, offsets: FileOffsets, known: KnownLog) -> int:
         decision = _DECISIONS.get(self.flow.on_repeated_offsets)
         if decision:
             return decision(0)
+        before = ", and the source's log went back before" if known.epochs.newest else ""
         raise LifeUnknownError(
             f"Flow {self.flow.name}: {path} holds offsets {offsets.first}–{offsets.last} of partition {offsets.partition} of topic"
-            f" {self.flow.topic}, below what was applied, and the source's log went back before. The file is late, or the topic was made"
-            " anew; its positions and its times (ts_ms) do not prove either. Nothing was merged.",
+            f" {self.flow.topic}, below what was applied{before}. The file is late, or the topic was made anew; its positions and its times"
+            " (ts_ms) do not prove either. Nothing was merged.",
             next_step=_DECIDE,
             files=(path,),
         )
@@ -151,8 +166,9 @@ class PlanLives:
         lines = parse_lines(read_lines(session, self.archive.archive, files), "ts_ms: STRING", dialect)
         ours = lines.filter(F.coalesce(F.col("topic"), F.lit(self.flow.topic)) == self.flow.topic).selectExpr("*", member("ts_ms"))
         commit, sent = F.coalesce(COMMIT, READ_COMMIT), F.expr("try_cast(ts_ms AS BIGINT)")
-        found = ours.select(FILE, commit.alias("commit"), sent.alias("sent")).groupBy(FILE)
+        found = ours.select(FILE, commit.alias("commit"), F.col(COMMIT).alias("streamed"), sent.alias("sent")).groupBy(FILE)
         bounds = [pick(name).alias(f"{pick.__name__}_{name}") for name in ("commit", "sent") for pick in (F.min, F.max)]
+        bounds.append(F.count("streamed").alias("streamed"))
         # A single record without a time may be the oldest.
         rows = found.agg(*bounds, F.count_if(F.expr("sent IS NULL AND commit IS NOT NULL")).alias("untimed")).collect()
         return {row[FILE]: _log_span(row) for row in rows if row["min_commit"] is not None}
@@ -228,8 +244,8 @@ _DECIDE = (
 
 
 def _log_span(row: Row) -> LogSpan:
-    times = (None, None) if row["untimed"] else (row["min_sent"], row["max_sent"])
-    return LogSpan(int(row["min_commit"]), int(row["max_commit"]), *times)
+    since, through = (None, None) if row["untimed"] else (row["min_sent"], row["max_sent"])
+    return LogSpan(int(row["min_commit"]), int(row["max_commit"]), since, through, has_reads_only=not row["streamed"])
 
 
 def _suspects(pending: Sequence[FileOffsets], applied: ArchivedOffsets) -> set[str]:

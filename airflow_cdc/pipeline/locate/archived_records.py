@@ -102,7 +102,7 @@ class ArchivedRecords:
         located = with_lanes(parse_lines(lines, "", CONNECTORS[self.connector]), self.files, self.lives)
         known = f"coalesce(topic, {file_literal(self.files, 'topic', 'STRING')}, {sql.text(self.flow)})"
         own = f"try_cast(get_json_object({RAW}, '$.offset') AS BIGINT)"
-        ordinal = f"CAST(named_struct('offset', {OFFSET}, 'block', {ORDINAL}.block, 'row', {ORDINAL}.row) AS {ORDINAL_TYPE}) AS {ORDINAL}"
+        ordinal = f"{_ordinal(OFFSET, f'{ORDINAL}.block', f'{ORDINAL}.row')} AS {ORDINAL}"
         ours = located.filter(f"{known} = {sql.text(self.flow)} AND {_POSITION} IS NOT NULL")
         return ours.selectExpr(
             FILE, RAW, RAW_KEY, PARTITION, f"{own} AS {OFFSET}", ordinal, COMMIT, READ_COMMIT, COMMITTED_MS, member("op"), member("source")
@@ -133,8 +133,8 @@ class ArchivedRecords:
         ordinal = first[ORDINAL]
         if first[OFFSET] is not None:
             return
-        before = f"{is_lane(lane)} AND {FILE} = {sql.text(first[FILE])} AND {ORDINAL} < CAST(named_struct('offset', {ordinal['offset']},"
-        before = f"{before} 'block', {ordinal['block']}, 'row', {ordinal['row']}) AS {ORDINAL_TYPE})"
+        place = _ordinal(ordinal["offset"], ordinal["block"], ordinal["row"])
+        before = f"{is_lane(lane)} AND {FILE} = {sql.text(first[FILE])} AND {ORDINAL} < {place}"
         if ordinal["offset"] is None or events.filter(before).head(1):
             raise SourceLogWentBackError(
                 f"Flow {self.flow}: the source's log went back inside of {first[FILE]}, and the file's records carry no offsets that would"
@@ -144,6 +144,12 @@ class ArchivedRecords:
                 lane=lane,
                 file=first[FILE],
             )
+
+
+def _ordinal(offset: object, block: object, row: object) -> str:
+    """Return the SQL of an ordinal (:data:`ORDINAL_TYPE`) among the records of one lane."""
+    members = f"'offset', {offset}, 'run', NULL, 'file', NULL, 'block', {block}, 'row', {row}"
+    return f"CAST(named_struct({members}) AS {ORDINAL_TYPE})"
 
 
 def _span(row: Row) -> EpochSpan:

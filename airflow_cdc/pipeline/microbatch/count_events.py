@@ -20,7 +20,7 @@ from airflow_cdc.model.position.reach import Reach
 from airflow_cdc.pipeline.decode.envelope import in_line
 from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.decode.place_of_row import partition_of, position_of
-from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, HAZARD, REACH, REDELIVERED
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, IS_HAZARD, REACH, REDELIVERED
 from airflow_cdc.pipeline.reconcile.value_positions import HAS_UNKNOWN
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.key_range import KeyRange, ends, key_ranges
@@ -218,7 +218,7 @@ def count_staged(
     judged = staged.withColumns({"shielded": F.expr(shielded), "cancelled": F.expr(cancelled)})
     live = ~F.col("shielded") & ~F.col("cancelled")
     more = [
-        (F.sum(HAZARD) if and_hazards else F.lit(0)).alias("hazards"),
+        (F.count_if(F.expr(IS_HAZARD)) if and_hazards else F.lit(0)).alias("hazards"),
         (_outer_transactions(live) if names_transactions else F.array()).alias("outer_transactions"),
         *ends(ranged),
     ]

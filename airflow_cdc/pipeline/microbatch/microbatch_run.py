@@ -122,6 +122,11 @@ class MicrobatchRun:
         return self.checkpoint.reach.partitions | {str(item.partition) for item in self.microbatch.offsets}
 
     @property
+    def name(self) -> str:
+        """What an error calls the run."""
+        return f"Flow {self.flow.name}, microbatch {self.microbatch.number}"
+
+    @property
     def may_read_log(self) -> bool:
         """Whether the target's log can be read without Spark."""
         # fsspec has credentials only for the lake's store.

@@ -174,7 +174,7 @@ _TRAIL_OF_SURVIVOR = f"""CASE
 _LINEAGE = f"""CASE WHEN element_at(trail, -1) <> {_TARGETS_OWN}
     THEN transform(filter(trail, number -> number <> {_TARGETS_OWN}), number -> events[number - 1]) END"""
 
-_PLACES = "transform(filter(events, event -> event.order.read = 0), event -> event.position)"
+_PLACES = "transform(filter(events, event -> event.order.read = 0 OR event.order.ordinal.offset IS NULL), event -> event.position)"
 _OFFSETS = f"transform(events, event -> event.row.{OFFSET})"
 _REACH = f"""named_struct('first', array_min({_PLACES}), 'last', array_max({_PLACES}),
     'first_offset', array_min({_OFFSETS}), 'last_offset', array_max({_OFFSETS}),

@@ -25,7 +25,7 @@ from airflow_cdc.model.columns import (
 )
 from airflow_cdc.pipeline.decode.decode_events import LINE_HASH, MOVED_TYPE, VALUE_POSITIONS_TYPE
 from airflow_cdc.pipeline.decode.event_place import INITIAL, POSITION_TYPE
-from airflow_cdc.pipeline.reconcile.order_events import ORDER
+from airflow_cdc.pipeline.reconcile.order_events import ORDER, comparable
 from airflow_cdc.pipeline.spark import sql
 
 EVENTS = "__cdc_events"
@@ -42,7 +42,8 @@ READS = "__cdc_reads"
 the key's reads by full snapshots; NULLs if it has none. The partition is the read's own: the key's last event may lie in a partition added
 since."""
 HAZARD = "__cdc_hazard"
-"""1 if the last event alone does not determine the key's row: fold its row versions."""
+"""0 if the last event alone determines the key's row. Otherwise fold its row versions: 1; 2 if nothing shows the order of some events."""
+IS_HAZARD = f"{HAZARD} > 0"
 IS_LAST = "__cdc_is_last"
 """boolean: whether the event is its key's last."""
 
@@ -54,13 +55,22 @@ def reach_of(change: str) -> dict[str, str]:
 
 RECONCILED_COLUMNS = (POSITION, OP, OP_IF_ABSENT, COMMITTED_AT, PARTITION, OFFSET, UNAVAILABLE, ABSENT, VALUE_POSITIONS, MOVED)
 _BEFORE, _BEFORE_THAT = "__cdc_event_before", "__cdc_event_before_that"
+_CONTENT = "__cdc_content_of_event"
+_IS_ALIKE = "__cdc_is_alike"
+"""boolean: whether an event without an offset writes what the one before it writes."""
 _FLAGS = "__cdc_flags"
-_REMOVES_ANOTHER, _IN_CONFLICT, _DELETES, _WRITES = 1, 2, 4, 8
+_REMOVES_ANOTHER, _IN_CONFLICT, _DELETES, _WRITES, _UNORDERED = 1, 2, 4, 8, 16
 """Bits of the flags."""
 
 
 def keep_latest_per_key(
-    events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, and_hazardous: bool = False, names_transactions: bool = False
+    events: DataFrame,
+    keys: Sequence[str],
+    columns: Sequence[str],
+    *,
+    and_hazardous: bool = False,
+    names_transactions: bool = False,
+    may_lack_offsets: bool = False,
 ) -> DataFrame:
     """Return one row per key: its last event.
 
@@ -76,17 +86,29 @@ def keep_latest_per_key(
     :param and_hazardous: whether to return the other events of keys with a :data:`HAZARD` too; ``events`` then have
         :data:`LINE_HASH`, and the returned rows also :data:`IS_LAST`.
     :param names_transactions: whether :data:`REACH` holds the texts of transactions.
+    :param may_lack_offsets: whether many events may have no offset: copies of them, in other files, are then no :data:`HAZARD`.
     :return: ``columns``, :data:`RECONCILED_COLUMNS`, and per key the number of events and of redelivered copies (same position as
         another event of the key), whether an event was archived later but positioned earlier (1 or 0), :data:`REACH`,
         :data:`READS` and :data:`HAZARD`.
     """
     by_key = Window.partitionBy(*[F.col(sql.name(key)) for key in keys]).orderBy(ORDER)
-    summarized = _summarize_keys(_flag(flag_copies(events, by_key)), by_key, names_transactions=names_transactions)
-    kept = summarized.filter(f"{IS_LAST} OR {HAZARD} = 1" if and_hazardous else IS_LAST)
+    compared = _compare_contents(events, by_key, columns if may_lack_offsets else None)
+    flagged = _flag(flag_copies(compared, by_key))
+    summarized = _summarize_keys(flagged, by_key, names_transactions=names_transactions)
+    kept = summarized.filter(f"{IS_LAST} OR {IS_HAZARD}" if and_hazardous else IS_LAST)
     picked = [F.col(sql.name(name)) for name in columns]
     ours = [_of_single_event(name).alias(name) for name in RECONCILED_COLUMNS]
     more = [IS_LAST, LINE_HASH] if and_hazardous else []
     return kept.select(*picked, *ours, EVENTS, REDELIVERED, CONFLICTS, REACH, READS, HAZARD, *more)
+
+
+def _compare_contents(events: DataFrame, by_key: WindowSpec, columns: Sequence[str] | None) -> DataFrame:
+    """Return the events with :data:`_IS_ALIKE`; costs the hashes of events without offsets. None: not compared."""
+    if columns is None:
+        return events.withColumn(_IS_ALIKE, F.lit(False))  # noqa: FBT003
+    content = ", ".join(comparable(events, name) for name in (OP, *columns))
+    hashed = events.withColumn(_CONTENT, F.expr(f"if({ORDINAL}.offset IS NULL, xxhash64({content}), NULL)"))
+    return hashed.withColumn(_IS_ALIKE, _or_false(F.lag(_CONTENT).over(by_key) == F.col(_CONTENT)))
 
 
 def flag_copies(events: DataFrame, by_key: WindowSpec) -> DataFrame:
@@ -108,7 +130,8 @@ def flag_copies(events: DataFrame, by_key: WindowSpec) -> DataFrame:
 def _events_before(steps: int, by_key: WindowSpec) -> Column:
     """Return the columns of an earlier event of the key; NULLs if there is none."""
     # One lag per column: a struct of them would be shuffled beside its members, once for each number of steps.
-    looked = {**{name: F.col(name) for name in (POSITION, OP, TRANSACTION, PARTITION)}, "offset": F.col(ORDINAL)["offset"]}
+    place = {"offset": F.col(ORDINAL)["offset"], "run": F.col(ORDINAL)["run"]}
+    looked = {**{name: F.col(name) for name in (POSITION, OP, TRANSACTION, PARTITION)}, **place}
     return _struct({name: F.lag(value, steps).over(by_key) for name, value in looked.items()})
 
 
@@ -143,16 +166,25 @@ def _flag(events: DataFrame) -> DataFrame:
         _IN_CONFLICT: F.col(CONFLICTS) == 1,
         _DELETES: op == "d",
         _WRITES: op.isin("c", "u"),
+        _UNORDERED: (before[POSITION] == F.col(POSITION)) & ~_are_ordered(before) & ~F.col(_IS_ALIKE),
     }
     bits = (F.when(condition, F.lit(bit)).otherwise(F.lit(0)) for bit, condition in flags.items())
     return events.withColumn(_FLAGS, reduce(lambda one, other: one.bitwiseOR(other), bits))
 
 
+def _are_ordered(before: Column) -> Column:
+    """Return whether the archive orders an event and the one before it, if they share a position."""
+    ordinal = F.col(ORDINAL)
+    of_lane = before[PARTITION].eqNullSafe(F.col(PARTITION)) & before["run"].eqNullSafe(ordinal["run"])
+    return of_lane & before["offset"].isNull().eqNullSafe(ordinal["offset"].isNull())
+
+
 def _summarize_keys(events: DataFrame, by_key: WindowSpec, *, names_transactions: bool) -> DataFrame:
     """Add the columns that aggregate all events of a key."""
     of_key = by_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    placed = F.when(F.col(ORDER)["read"] == 0, F.col(POSITION))
-    named = F.when(F.col(ORDER)["read"] == 0, F.col(TRANSACTION)) if names_transactions else F.lit(None).cast("string")
+    by_position = (F.col(ORDER)["read"] == 0) | F.col(ORDINAL)["offset"].isNull()
+    placed = F.when(by_position, F.col(POSITION))
+    named = F.when(by_position, F.col(TRANSACTION)) if names_transactions else F.lit(None).cast("string")
     of_whole_table = (F.col(OP) == "r") & (F.col(SNAPSHOT) != "incremental")
     read = F.when(of_whole_table, F.struct(*read_columns()))
     bits = F.bit_or(_FLAGS).over(of_key)
@@ -177,7 +209,8 @@ def _summarize_keys(events: DataFrame, by_key: WindowSpec, *, names_transactions
     count, copies = F.count("*").over(of_key), F.sum(REDELIVERED).over(of_key)
     # A value that the last event does not carry comes from an earlier one, or from the row that moved here.
     is_left_out, last = F.last(F.col(UNAVAILABLE).isNotNull()).over(of_key), F.last(OP).over(of_key)
-    hazard = any_is(_REMOVES_ANOTHER) | (is_left_out & ((count > copies + 1) | (last == "c")))
+    folds = any_is(_REMOVES_ANOTHER) | (is_left_out & ((count > copies + 1) | (last == "c")))
+    hazard = F.when(any_is(_UNORDERED), 2).otherwise(folds.cast("int"))
     return events.withColumns(
         {
             IS_LAST: F.lead(OP).over(by_key).isNull(),
@@ -186,7 +219,7 @@ def _summarize_keys(events: DataFrame, by_key: WindowSpec, *, names_transactions
             CONFLICTS: any_is(_IN_CONFLICT).cast("int"),
             REACH: _struct(reach),
             READS: _struct(reads),
-            HAZARD: hazard.cast("int"),
+            HAZARD: hazard,
         }
     )
 

@@ -4,7 +4,8 @@ Streamed events sort by position. A snapshot read's position is not comparable w
 the snapshot was taken, which under load lies above streamed events that the read does not include
 (docs/sources/postgresql.md#snapshot-position).
 The archive's order is reliable: a connector emits a key's events in one partition, so a read is newer than what the partition holds before
-it and older than what comes after it. Between two lanes (partitions, or lives of a topic) offsets do not compare, and positions decide.
+it and older than what comes after it. Between two lanes (partitions, or lives of a topic) offsets do not compare, and positions decide; so
+they do between two files without offsets.
 
 A crashed connector sends its last records again: reads, and the streamed events behind them. The first delivery may lie in an earlier
 microbatch, so a copy is recognised by its surroundings. A read below a commit that its lane streamed before it is a copy, as a log that
@@ -22,12 +23,14 @@ from airflow_cdc.model.columns import OP, ORDINAL, PARTITION, POSITION
 from airflow_cdc.pipeline.spark import sql
 
 ORDER = "__cdc_order"
-"""struct<position, read int, ordinal>: sorts a key's events; ``read``: 1 for an event that the archive's order places."""
+"""struct<position, read int, tie int, ordinal>: sorts a key's events; ``read``: 1 for an event that the archive's order places; ``tie``: 0,
+or what :mod:`airflow_cdc.pipeline.reconcile.settle_ties` found."""
 
 IS_COPY = "is_copy"
 """boolean: whether an event is a redelivered copy of an earlier one."""
 _STREAMED, _DIGEST = "__cdc_streamed", "__cdc_digest"
-_PLACED = f"{OP} = 'r' AND {ORDINAL}.offset IS NOT NULL"
+_PLACED = f"{OP} = 'r' AND ({ORDINAL}.offset IS NOT NULL OR {ORDINAL}.file IS NOT NULL)"
+_RUN = f"{ORDINAL}.run"
 
 
 def order_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes: bool) -> DataFrame:
@@ -43,7 +46,7 @@ def order_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes:
     position, placed = F.col(POSITION), F.expr(_PLACED)
     if reads_among_changes:
         archived_before = (
-            Window.partitionBy(*[F.col(sql.name(key)) for key in keys], F.col(PARTITION))
+            Window.partitionBy(*[F.col(sql.name(key)) for key in keys], F.col(PARTITION), F.col(_RUN))
             .orderBy(ORDINAL)
             .rowsBetween(Window.unboundedPreceding, -1)
         )
@@ -60,12 +63,18 @@ def order_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes:
         events = events.withColumn(_STREAMED, F.when(placed, placed_at))
         streamed = F.max(_STREAMED).over(up_to_here)
         # A crashed connector sends its last records again, behind those that followed them. A read's copy includes no more than the read.
-        copies = Window.partitionBy(*[F.col(sql.name(key)) for key in keys], F.col(PARTITION), F.col(POSITION)).orderBy(ORDINAL)
+        of_read = (F.col(PARTITION), F.col(_RUN), F.col(POSITION))
+        copies = Window.partitionBy(*[F.col(sql.name(key)) for key in keys], *of_read).orderBy(ORDINAL)
         events = events.withColumn(_STREAMED, streamed).withColumn(_STREAMED, F.first(_STREAMED).over(copies))
         # NULL, where no streamed event precedes the read, sorts below every position.
         position = F.when(placed, F.col(_STREAMED)).otherwise(position)
-    order = F.struct(position.alias("position"), placed.cast("int").alias("read"), F.col(ORDINAL).alias("ordinal"))
-    return events.withColumn(ORDER, order).drop(_STREAMED)
+    return events.withColumn(ORDER, order_of(position, placed.cast("int"), ordinal=F.col(ORDINAL))).drop(_STREAMED)
+
+
+def order_of(position: Column, read: Column, *, ordinal: Column, tie: Column | None = None) -> Column:
+    """Return an :data:`ORDER`."""
+    members = {"position": position, "read": read, "tie": F.lit(0) if tie is None else tie, "ordinal": ordinal}
+    return F.struct(*[value.alias(name) for name, value in members.items()])
 
 
 def _at_most_below(behind: Column) -> Column:
@@ -88,7 +97,10 @@ def with_copies(events: DataFrame, keys: Sequence[str], content: Sequence[str], 
     digest = F.xxhash64(*[F.expr(comparable(events, name)) for name in content])
     numbered = events.withColumn(_DIGEST, digest).withColumn(IS_COPY, F.row_number().over(at_position.orderBy(by)) > 1)
     alike = F.min(_DIGEST).over(at_position) == F.max(_DIGEST).over(at_position)
-    return numbered.withColumn(IS_COPY, F.col(IS_COPY) & alike).drop(_DIGEST)
+    is_copy = F.col(IS_COPY) & alike
+    if by == ORDER:
+        is_copy = is_copy | (F.col(ORDER)["tie"] < 0)
+    return numbered.withColumn(IS_COPY, is_copy).drop(_DIGEST)
 
 
 def comparable(rows: DataFrame, name: str, alias: str = "") -> str:

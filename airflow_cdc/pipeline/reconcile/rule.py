@@ -52,13 +52,17 @@ def makes_stale(known: str, change: str) -> str:
     return f"({is_known_newer(known, change)}) AND ({proves})"
 
 
-def is_tie(known: str, change: str) -> str:
+def is_tie(known: str, change: str, *, are_values: bool) -> str:
     """Return whether a row and a row change have one position, and are not known to be one record.
 
     Equal positions are no proof of a copy (docs/explanation/exactness.md#position): several connectors give one to all events of a
     transaction. It is a copy if the row holds what the change carries.
+
+    :param are_values: whether events may be values: all those of a file have its first offset, so that offsets name no record.
     """
-    same_record = f"coalesce({known}.{PARTITION} = {change}.{PARTITION} AND {known}.{OFFSET} = {change}.{OFFSET}, false)"
+    same_record = (
+        "false" if are_values else f"coalesce({known}.{PARTITION} = {change}.{PARTITION} AND {known}.{OFFSET} = {change}.{OFFSET}, false)"
+    )
     ops = " AND ".join(f"{each}.{OP} NOT IN ('d', '{KEEP}')" for each in (known, change))
     return f"({known}.{POSITION} = {change}.{POSITION} AND {ops} AND NOT {same_record})"
 

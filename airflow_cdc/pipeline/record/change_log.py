@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.columns import KIND, OFFSET, OP, ORDINAL, POSITION, REJECT, VALUE_POSITIONS
+from airflow_cdc.model.columns import KIND, OFFSET, OP, ORDINAL, PARTITION, POSITION, REJECT, VALUE_POSITIONS
 from airflow_cdc.model.operation import Operation
 from airflow_cdc.pipeline.decode.decode_events import VALUE_POSITIONS_TYPE
-from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, REACH, REDELIVERED, flag_copies
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, HAZARD, REACH, REDELIVERED, flag_copies
 from airflow_cdc.pipeline.reconcile.order_events import IS_COPY, ORDER, comparable, order_events, with_copies
 from airflow_cdc.pipeline.spark import sql
 
+_IS_MIXED = "__cdc_is_mixed"
 _TRUNCATE = Operation.TRUNCATE.value
 
 
@@ -31,7 +33,8 @@ def flag_events(events: DataFrame, keys: Sequence[str], *, columns: Sequence[str
 
     :param columns: the source's columns: two events of a key and position are copies if they have equal values.
     :return: with :data:`~airflow_cdc.pipeline.reconcile.order_events.ORDER`; ``__cdc_redelivered``: 1 for a copy of another event of the
-        microbatch; ``__cdc_conflicts``: 1 for the first event of its key that was archived before the event that it follows.
+        microbatch; ``__cdc_conflicts``: 1 for the first event of its key that was archived before the event that it follows;
+        ``__cdc_hazard``: 2 for an event that shares its position with another one of its key, and is no copy.
     """
     # A microbatch with only truncates has no key columns.
     key_columns = [F.col(sql.name(key)) for key in keys if key in events.columns]
@@ -53,28 +56,44 @@ def flag_events(events: DataFrame, keys: Sequence[str], *, columns: Sequence[str
         F.lit(False).alias("expects"),  # noqa: FBT003
     )
     once = flagged.withColumn(CONFLICTS, F.when(earlier == 0, F.col(CONFLICTS)).otherwise(0))
-    return once.withColumns(
-        {REDELIVERED: F.col(IS_COPY).cast("int"), EVENTS: F.lit(1), REACH: reach, VALUE_POSITIONS: F.lit(None).cast(VALUE_POSITIONS_TYPE)}
-    ).drop(IS_COPY)
+    ours = {
+        HAZARD: F.when((F.col(REDELIVERED) == 1) & ~F.col(IS_COPY), 2).otherwise(0),
+        EVENTS: F.lit(1),
+        REACH: reach,
+        VALUE_POSITIONS: F.lit(None).cast(VALUE_POSITIONS_TYPE),
+    }
+    return once.withColumns(ours).withColumn(REDELIVERED, F.col(IS_COPY).cast("int")).drop(IS_COPY)
 
 
 def without_known(
     events: DataFrame, known: DataFrame, *, keys: Sequence[str], columns: Sequence[str], table: str | None = None
 ) -> DataFrame:
-    """Return the events that a change log does not hold yet, by key, position and content.
+    """Return the events that a change log does not hold yet.
 
-    :param known: the log's rows: the keys and position. If they have an ordinal, a read that was archived before its known copy is new:
-        the archive's order places it elsewhere.
+    A known event is one with the same key, position and content. If others of its key and position have another content, these are several
+    events of one transaction: then it is known only with the same offset, too, or if offsets are absent.
+
+    :param known: the log's rows: the keys, position, partition and offset. If they have an ordinal, a read that was archived before its
+        known copy is new: the archive's order places it elsewhere.
     :param table: the column that shows a truncate's table: one statement truncates several at one position.
     """
     held = {name.lower() for name in known.columns}
     content = [name for name in columns if name in events.columns and name.lower() in held and name not in keys]
     # A truncate has no key; NULL keys equal each other.
-    ours = [key for key in keys if key in events.columns and key in known.columns]
-    same = [f"s.{POSITION} = k.{POSITION} AND s.{OP} = k.{OP}", *(f"s.{sql.name(key)} <=> k.{sql.name(key)}" for key in ours)]
-    same += [f"{comparable(events, name, 's')} <=> {comparable(known, name, 'k')}" for name in content]
+    ours = [sql.name(key) for key in keys if key in events.columns and key in known.columns]
+    place = " AND ".join([f"s.{POSITION} = k.{POSITION}", *(f"s.{key} <=> k.{key}" for key in ours)])
+    alike = [f"s.{OP} = k.{OP}", *(f"{comparable(events, name, 's')} <=> {comparable(known, name, 'k')}" for name in content)]
     if table in events.columns and table in known.columns:
-        same.append(f"(s.{OP} <> '{_TRUNCATE}' OR s.{sql.name(str(table))} <=> k.{sql.name(str(table))})")
+        alike.append(f"(s.{OP} <> '{_TRUNCATE}' OR s.{sql.name(str(table))} <=> k.{sql.name(str(table))})")
+    same = " AND ".join(alike)
+    # Truncates of several tables differ in nothing but the table.
+    beside = events.filter(f"{OP} <> '{_TRUNCATE}'").alias("s")
+    tied = [beside.join(other.alias("k"), F.expr(f"{place} AND NOT ({same})"), "left_semi") for other in (known, events)]
+    mixed = reduce(DataFrame.unionByName, tied).select(POSITION, *ours).distinct().withColumn(_IS_MIXED, F.lit(True))  # noqa: FBT003
+    at = " AND ".join([f"s.{POSITION} = m.{POSITION}", *(f"s.{key} <=> m.{key}" for key in ours)])
+    judged = events.alias("s").join(F.broadcast(mixed).alias("m"), F.expr(at), "left").select("s.*", f"m.{_IS_MIXED}")
+    same_record = f"coalesce(s.{PARTITION} = k.{PARTITION} AND s.{OFFSET} = k.{OFFSET}, true)"
+    is_known = f"{place} AND {same} AND (s.{_IS_MIXED} IS NULL OR {same_record})"
     if ORDINAL in known.columns:
-        same.append(f"(s.{OP} <> 'r' OR k.{ORDINAL} <= s.{ORDINAL})")
-    return events.alias("s").join(known.alias("k"), F.expr(" AND ".join(same)), "left_anti")
+        is_known += f" AND (s.{OP} <> 'r' OR k.{ORDINAL} <= s.{ORDINAL})"
+    return judged.alias("s").join(known.alias("k"), F.expr(is_known), "left_anti").drop(_IS_MIXED)

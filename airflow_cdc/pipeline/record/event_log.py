@@ -33,11 +33,11 @@ from airflow_cdc.model.columns import (
 from airflow_cdc.model.operation import VOID
 from airflow_cdc.model.position.reach import UNKNOWN_PARTITION
 from airflow_cdc.model.position.snapshot import Snapshot
-from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE, Decoder
+from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE, ORDINAL_TYPE, Decoder
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
 from airflow_cdc.pipeline.decode.position_literal import position_literal
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import FROM, numbered
-from airflow_cdc.pipeline.record.append_once import append_once
+from airflow_cdc.pipeline.record.append_once import append_once, read_appended
 from airflow_cdc.pipeline.spark import sql
 
 CUT_TYPE = f"STRUCT<snapshot: {POSITION_TYPE}, last_offsets: MAP<INT, BIGINT>>"
@@ -46,6 +46,7 @@ NO_PARTITION = -1
 """Stands in ``last_offsets`` for an unknown partition."""
 _HEADER = "__cdc_header"
 _NO_NAMES = "CAST(array() AS ARRAY<STRING>)"
+_ORDINAL = ("offset", "run", "file", "block", "row")
 
 
 def logged_rows(events: DataFrame, decoder: Decoder, types: Mapping[str, str], microbatch: int) -> DataFrame:
@@ -121,6 +122,21 @@ def mark_of(snapshot: Snapshot, reads: DataFrame, microbatch: int) -> DataFrame:
 def is_read_of(snapshot: Snapshot) -> str:
     """Return the SQL that is true for the reads of a snapshot."""
     return f"({OP} = 'r' AND {POSITION} = {position_literal(snapshot.position)})"
+
+
+def read_log(spark: SparkSession, uri: str) -> DataFrame | None:
+    """Return the log's rows, None if there are none yet.
+
+    Rows of earlier versions lack members of their ordinal; new ones stand last in the log's own type, and would not order events.
+    """
+    log = read_appended(spark, uri)
+    if log is None:
+        return None
+    if ORDINAL not in log.columns:
+        return log
+    held = log.select(f"{ORDINAL}.*").columns
+    members = ", ".join(f"'{name}', {f'{ORDINAL}.{name}' if name in held else 'NULL'}" for name in _ORDINAL)
+    return log.withColumn(ORDINAL, F.expr(f"CAST(if({ORDINAL} IS NULL, NULL, named_struct({members})) AS {ORDINAL_TYPE})"))
 
 
 def append_to_log(spark: SparkSession, uri: str, rows: DataFrame, *, application: str, microbatch: int) -> None:

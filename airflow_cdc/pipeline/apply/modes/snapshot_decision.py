@@ -9,9 +9,10 @@ from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.places import events_uri
 from airflow_cdc.model.position.snapshot import SnapshotDecision
 from airflow_cdc.model.report.batch_report import BatchReport
+from airflow_cdc.pipeline.apply.cut_touched_keys import Logged
 from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged
 from airflow_cdc.pipeline.apply.fold_changes import no_row_changes
-from airflow_cdc.pipeline.apply.log_versions import Logged, log_rows, merge_logged
+from airflow_cdc.pipeline.apply.log_versions import log_rows, merge_logged
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
 from airflow_cdc.pipeline.apply.settled import Ready, Settled
 from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
@@ -19,7 +20,7 @@ from airflow_cdc.pipeline.evidence.find_snapshot import Snapshots, decide_snapsh
 from airflow_cdc.pipeline.evidence.find_voids import find_voids
 from airflow_cdc.pipeline.microbatch.count_events import Truncates
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
-from airflow_cdc.pipeline.record.append_once import read_appended
+from airflow_cdc.pipeline.record.event_log import read_log
 from airflow_cdc.pipeline.target.merge_row_changes import Merge, merge_row_changes
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
@@ -62,7 +63,7 @@ class DecidedSnapshot(Settled):
         tables = PhysicalTables(run.flow, target.keys, run.tables)
         if target.mode is not TableMode.VERSIONS:
             return Ready(report=report, merge=partial(self.merge, target, tables, report))
-        log = read_appended(run.spark, run.state(events_uri))
+        log = read_log(run.spark, run.state(events_uri))
         if log is None:
             return Ready(report=report)
         rows = log_rows(run, log.filter("false"), known=log, proven=replacing)

@@ -13,8 +13,9 @@ from airflow_cdc.model.columns import IS_CURRENT, OP, TABLE
 from airflow_cdc.model.operation import ROW_OPERATIONS
 from airflow_cdc.model.position.epochs import Epochs
 from airflow_cdc.model.report.batch_report import BatchReport
+from airflow_cdc.pipeline.apply.cut_touched_keys import Logged
 from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged
-from airflow_cdc.pipeline.apply.log_versions import Logged, log_rows, merge_logged
+from airflow_cdc.pipeline.apply.log_versions import log_rows, merge_logged
 from airflow_cdc.pipeline.apply.quarantine_rejects import Quarantined
 from airflow_cdc.pipeline.apply.resolve_documents import refuse_patches
 from airflow_cdc.pipeline.apply.settled import Ready, decoder_of
@@ -118,5 +119,6 @@ class VersionedEvents(KeptEvents):
         if target is None:
             return nothing
         everything = bool(replacing) or self.counted.truncates.good > self.counted.truncates.ignored
-        logged = Logged(rows=rows, tables=self.tables, everything=everything, ended=self.snapshots.ended)
+        may_tie = self.new.late or self.counted.staged.hazards > 0
+        logged = Logged(rows=rows, tables=self.tables, may_tie=may_tie, everything=everything, ended=self.snapshots.ended)
         return Ready(report=report, merge=partial(merge_logged, run, replace(target, columns=types), logged, report=report))

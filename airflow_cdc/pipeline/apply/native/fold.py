@@ -163,6 +163,8 @@ def _fold(connection: Any, decoder: Decoder, archive: str) -> tuple[Fold, list[d
     lanes = rows_by_name(connection.execute(count_changes()))
     if any(lane["unresolved"] for lane in lanes):
         raise HandedOver("an unavailable value of a key whose events are not surely one row's")
+    if any(lane["has_unordered"] for lane in lanes) and not how.are_documents:
+        raise HandedOver("two events of a key with one position, in several partitions")
     if not any(lane["hazards"] for lane in lanes):
         return how, lanes
     if decoder.updates.changes:

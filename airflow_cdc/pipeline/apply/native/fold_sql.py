@@ -136,7 +136,7 @@ def _place(start: str) -> str:
     return f"event, {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {start} AS {OFFSET}"
 
 
-_OF_ONE_EVENT = f"""1 AS events, 0 AS copies, false AS conflicts, false AS hazard, {OP} = 'd' AS deletes,
+_OF_ONE_EVENT = f"""1 AS events, 0 AS copies, false AS conflicts, false AS unordered, false AS hazard, {OP} = 'd' AS deletes,
     {OP} IN ('c', 'u') AS writes, {OP} IN ('u', 'd') AS expects,
     {_STREAMED} AS first_position, {_STREAMED} AS last_position, {OFFSET} AS first_offset, {OFFSET} AS last_offset"""
 """Sums over a single event."""
@@ -161,12 +161,14 @@ def _of_several(key: str, how: Fold) -> str:
   SELECT *, coalesce(before_position = {POSITION}, false) AS is_copy,
     NOT coalesce(before_position = {POSITION}, false) AND NOT coalesce(that_position = before_position, false)
       AND before_partition = {PARTITION} AND before_offset > {how.start} AS in_conflict,
+    coalesce(before_position = {POSITION} AND before_partition IS DISTINCT FROM {PARTITION}, false) AS is_unordered,
     {"false" if how.are_documents else f"{OP} = 'd' AND coalesce({created} OR {behind_more}, false)"} AS removes_another,
     {OP} IN ('u', 'd') AS is_change{link}
   FROM near
 ), last_of_several AS (
   SELECT {_place(how.start)},
   count(*) OVER w AS events, count_if(is_copy) OVER w AS copies, bool_or(coalesce(in_conflict, false)) OVER w AS conflicts,
+  bool_or(is_unordered) OVER w AS unordered,
   bool_or(removes_another) OVER w{_deletes_another_s_values(how)} AS hazard, bool_or({OP} = 'd') OVER w AS deletes,
   bool_or({OP} IN ('c', 'u')) OVER w AS writes, first_value(is_change) OVER w AS expects,
   first_value({_STREAMED} IGNORE NULLS) OVER w AS first_position, last_value({_STREAMED} IGNORE NULLS) OVER w AS last_position,
@@ -347,7 +349,7 @@ def count_changes(rows: str = CHANGES) -> str:
     """
     return f"""
 SELECT {PARTITION} AS lane, sum(events) AS events, count(*) AS keys, sum(copies) AS redelivered, count_if(conflicts) AS conflicts,
-  count_if(hazard) AS hazards, count_if(is_unresolved) AS unresolved,
+  count_if(hazard) AS hazards, count_if(is_unresolved) AS unresolved, bool_or(unordered) AS has_unordered,
   bool_or(deletes) AS has_deletes,
   count_if(expects AND {OP} = 'd') AS to_delete, count_if(NOT expects AND {OP} <> 'd') AS to_insert, max({POSITION}) AS last,
   min(first_position) AS streamed_from, max(last_position) AS streamed_through,

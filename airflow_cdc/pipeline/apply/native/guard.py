@@ -146,7 +146,9 @@ def _refuse_what_spark_folds(run: MicrobatchRun, fold: NativeFold, table: Any) -
         "a late event of a key whose deleted row stays": "k.is_flagged",
     }
     counts = ", ".join(f"count_if({condition})" for condition in against.values())
-    ((*found, ties),) = fold.connection.execute(f"SELECT {counts}, count_if({rule.is_tie('k', 's')}) FROM {_on_keys(fold)}").fetchall()
+    ((*found, ties),) = fold.connection.execute(
+        f"SELECT {counts}, count_if({rule.is_tie('k', 's', are_values=how.are_values)}) FROM {_on_keys(fold)}"
+    ).fetchall()
     for reason, count in zip(against, found, strict=True):
         if count:
             raise HandedOver(reason)
@@ -163,7 +165,8 @@ def _have_other_values(run: MicrobatchRun, fold: NativeFold, table: Any) -> bool
         f"(NOT {left_out.format(text(column))} AND t.{name(column)} IS DISTINCT FROM s.{of_source(column)})" for column in how.others
     )
     same = " AND ".join(f"t.{name(key)} = k.{name(key)}" for key in how.keys)
-    query = f"SELECT 1 FROM {_on_keys(fold)} JOIN cdc AS t ON {same} WHERE {rule.is_tie('k', 's')} AND ({differs or 'false'}) LIMIT 1"
+    is_tied = rule.is_tie("k", "s", are_values=how.are_values)
+    query = f"SELECT 1 FROM {_on_keys(fold)} JOIN cdc AS t ON {same} WHERE {is_tied} AND ({differs or 'false'}) LIMIT 1"
     return bool(fold.connection.execute(query).fetchall())
 
 

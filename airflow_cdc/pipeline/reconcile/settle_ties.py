@@ -1,0 +1,201 @@
+"""Settle ties: the order of a key's events that share a position, if they lie in several runs of the archive.
+
+A run is what the archive orders by itself: a partition by its offsets, or a file without offsets by its lines. Several connectors give one
+position to all events of a transaction, so events in two runs may be copies, or two events in an order that only their images show: each
+before image is what the event before it left (docs/explanation/exactness.md#position).
+
+Runs Spark jobs. Such keys are few: what their images show is found in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise, permutations
+from typing import Any
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from airflow_cdc.model.columns import OP, ORDINAL, PARTITION, POSITION
+from airflow_cdc.model.errors import OrderUnknownError
+from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE
+from airflow_cdc.pipeline.reconcile.order_events import ORDER, comparable, order_of
+from airflow_cdc.pipeline.spark import sql
+
+TIE = "__cdc_tie"
+"""int: place of an event's run among those with events of its key and position; below 0 for a run of copies."""
+_RUN, _EVENTS = "__cdc_run", "__cdc_events_of_tie"
+_COPY = -1
+_MOST_RUNS = 6
+"""Runs that are tried in every order."""
+
+Image = Mapping[str, int | None] | Sequence[int | None]
+"""Hashes of an image: by column, or in the columns' order; None for a column that it does not carry."""
+
+
+@dataclass(frozen=True)
+class Tied:
+    """One of several events of a key with one position."""
+
+    op: str
+    before: Image | None = None
+    after: Image | None = None
+    has_offset: bool = False
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """What copies of the event have in common."""
+        return (self.op, _hashable(self.before), _hashable(self.after))
+
+
+def with_ties(events: DataFrame, keys: Sequence[str], *, place: str, shown: Sequence[str] = ()) -> DataFrame:
+    """Return the events with :data:`TIE`.
+
+    :param events: good row events with position, operation, images, partition, offset and ordinal.
+    :param place: flow and microbatch, for the error.
+    :param shown: the keys' names there, if ``keys`` are ours.
+    :raises OrderUnknownError: if nothing shows the order of some events.
+    """
+    named = [F.col(sql.name(key)) for key in keys]
+    run = f"named_struct('lane', {PARTITION}, 'run', {ORDINAL}.run, 'has_offset', {ORDINAL}.offset IS NOT NULL)"
+    events = events.drop(TIE).withColumn(_RUN, F.expr(run))
+    content = F.xxhash64(*[F.expr(comparable(events, name)) for name in (OP, BEFORE, AFTER)])
+    of_event = F.struct(_RUN, ORDINAL, OP, BEFORE, AFTER)
+    groups = events.groupBy(*named, F.col(POSITION)).agg(
+        F.collect_list(of_event).alias(_EVENTS),
+        F.size(F.collect_set(_RUN)).alias("runs"),
+        F.size(F.collect_set(content)).alias("contents"),
+    )
+    tied = groups.filter("runs > 1 AND contents > 1").select(*named, POSITION, _EVENTS)
+    found = [settled for row in tied.toLocalIterator() for settled in _settled(row, shown or keys, place)]
+    if not found:
+        return events.drop(_RUN).withColumn(TIE, F.lit(0))
+    schema = events.select(*named, POSITION, _RUN, F.lit(0).alias(TIE)).schema
+    places = events.sparkSession.createDataFrame(found, schema)
+    same = F.expr(f"{sql.same_key('e', 'p', keys)} AND e.{POSITION} = p.{POSITION} AND e.{_RUN} <=> p.{_RUN}")
+    joined = events.alias("e").join(F.broadcast(places).alias("p"), same, "left")
+    return joined.select("e.*", F.expr(f"coalesce(p.{TIE}, 0)").alias(TIE)).drop(_RUN)
+
+
+def in_settled_order(events: DataFrame, keys: Sequence[str], *, place: str) -> DataFrame:
+    """Return the events with an :data:`~airflow_cdc.pipeline.reconcile.order_events.ORDER` that has their ties; as :func:`with_ties`.
+
+    :param events: in the order of :func:`~airflow_cdc.pipeline.reconcile.order_events.order_events`.
+    """
+    order = F.col(ORDER)
+    settled = order_of(order["position"], order["read"], ordinal=order["ordinal"], tie=F.col(TIE))
+    return with_ties(events, keys, place=place).withColumn(ORDER, settled).drop(TIE)
+
+
+def _settled(row: Row, keys: Sequence[str], place: str) -> list[tuple[Any, ...]]:
+    in_order = sorted(row[_EVENTS], key=lambda event: (_sortable(event[_RUN]), _sortable(event[ORDINAL])))
+    runs = [list(events) for _, events in groupby(in_order, key=lambda event: _sortable(event[_RUN]))]
+    found = settle([[_tied(event) for event in events] for events in runs])
+    if found is None:
+        raise _unknown(row, keys, runs, place)
+    key = row[: len(keys)]
+    return [(*key, row[POSITION], events[0][_RUN], number) for events, number in zip(runs, found, strict=True)]
+
+
+def _sortable(values: Row) -> tuple[tuple[bool, Any], ...]:
+    return tuple((value is not None, value) for value in values)
+
+
+def _tied(event: Row) -> Tied:
+    return Tied(event[OP], event[BEFORE], event[AFTER], has_offset=event[ORDINAL]["offset"] is not None)
+
+
+def settle(runs: Sequence[Sequence[Tied]]) -> list[int] | None:
+    """Return each run's place among the others (-1: it holds copies alone); None if the events do not show it.
+
+    >>> #  a.jsonl: u A to B     b.jsonl: u B to C     ->  [0, 1]
+    >>> #  a.jsonl: u A to B     b.jsonl: u B to A     ->  None: either may have been first
+
+    :param runs: events of one key and position; those of a run in order.
+    """
+    copies = _copies(runs, also_with_offsets=False)
+    found = _in_order(runs, copies)
+    # Offsets of two partitions are two records; yet one repeats the other if its images contradict every order.
+    return found or _in_order(runs, _copies(runs, also_with_offsets=True))
+
+
+def _copies(runs: Sequence[Sequence[Tied]], *, also_with_offsets: bool) -> set[int]:
+    """Return the numbers of the runs whose events all stand in another one, in the same order."""
+    copies: set[int] = set()
+    longest_first = sorted(range(len(runs)), key=lambda number: -len(runs[number]))
+    for place, number in enumerate(longest_first):
+        ours = [event.content for event in runs[number]]
+        for other in longest_first[:place]:
+            theirs = [event.content for event in runs[other]]
+            has_offsets = all(event.has_offset for event in (*runs[number], *runs[other]))
+            if other not in copies and (ours == theirs or ((also_with_offsets or not has_offsets) and _is_within(ours, theirs))):
+                copies.add(number)
+    return copies
+
+
+def _is_within(ours: Sequence[object], theirs: Sequence[object]) -> bool:
+    rest = iter(theirs)
+    return all(each in rest for each in ours)
+
+
+def _in_order(runs: Sequence[Sequence[Tied]], copies: set[int]) -> list[int] | None:
+    own = [number for number in range(len(runs)) if number not in copies]
+    if len(own) > _MOST_RUNS:
+        return None
+    possible = [order for order in permutations(own) if _is_possible([runs[number] for number in order])]
+    # Whatever came between them, the row is the same.
+    if len({(runs[order[-1]][-1].op, _hashable(runs[order[-1]][-1].after)) for order in possible}) != 1:
+        return None
+    return [_COPY if number in copies else possible[0].index(number) for number in range(len(runs))]
+
+
+def _is_possible(runs: Sequence[Sequence[Tied]]) -> bool:
+    return not any(_contradicts(one[-1], next_run[0]) for one, next_run in pairwise(runs))
+
+
+def _contradicts(one: Tied, following: Tied) -> bool:
+    """Return whether an event's image shows that it does not follow another one directly."""
+    if one.op == "d":
+        return following.op not in ("c", "r")
+    if following.op == "c":
+        return True
+    if following.before is None or one.after is None:
+        return False
+    return any(None not in (b, a) and b != a for b, a in _beside(following.before, one.after))
+
+
+def _beside(before: Image, after: Image) -> list[tuple[int | None, int | None]]:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        return [(value, after.get(name)) for name, value in before.items()]
+    assert isinstance(before, Sequence)
+    assert isinstance(after, Sequence)
+    return list(zip(before, after, strict=True))
+
+
+def _hashable(image: Image | None) -> object:
+    if isinstance(image, Mapping):
+        return tuple(sorted(image.items(), key=lambda item: item[0]))
+    return image if image is None else tuple(image)
+
+
+def _unknown(row: Row, keys: Sequence[str], runs: Sequence[Sequence[Row]], place: str) -> OrderUnknownError:
+    key = ", ".join(f"{name} = {value}" for name, value in zip(keys, row, strict=False))
+    position = "/".join(str(part) for part in row[POSITION])
+    where = [_where(events) for events in runs]
+    lacks_offset = any(event[ORDINAL]["offset"] is None for events in runs for event in events)
+    declare = "If the names of the archived files rise with time, set on_unknown_order to file_names in the flows file and run again."
+    leave = "Set write_disposition to append for this flow, and rebuild it: then the table holds the events of all."
+    return OrderUnknownError(
+        f"{place}: {sum(map(len, runs))} events of the row {key} have the position {position}, and neither offsets nor their images show"
+        f" which came first: {'; '.join(where)}.",
+        next_step=declare if lacks_offset else leave,
+    )
+
+
+def _where(events: Sequence[Row]) -> str:
+    kinds = ", ".join(event[OP] for event in events)
+    first = events[0]
+    if first[ORDINAL]["offset"] is None:
+        return f"{kinds} in {first[ORDINAL]['file'] or 'a file without offsets'}"
+    return f"{kinds} in partition {first[_RUN]['lane']} at offset {first[ORDINAL]['offset']}"
