@@ -137,7 +137,7 @@ class PlanLives:
         return {path: shift for path, shift in shifts.items() if shift}
 
     def _shift_of_reads(self, reads: LogSpan, item: FileOffsets, applied: PartitionOffsets, *, dialect: Connector) -> int | None:
-        """Return the shift of a file of reads, which a higher position does not prove to be later: by the times of the next applied file."""
+        """Return the shift of a file of reads, whose higher positions prove nothing: by the times of the next applied file."""
         name = next((run.first_file for run in applied.runs if run.first > item.last), None)
         topic, ledger = self.flow.topic, self.ledger
         surveys = self.archive.surveys(ledger.topics.get(topic, 1), ledger.latest.get(topic, 0))
