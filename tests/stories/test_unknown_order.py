@@ -41,7 +41,7 @@ class Files:
         self.folder, self.apply, self.flow = folder, apply, flow
 
     def lands(self, name: str, *events: dict[str, Any]) -> None:
-        file = self.folder / "archive" / TOPIC / name
+        file = self.folder / "archive" / TOPIC / "dt=1" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(json.dumps(each) + "\n" for each in events))
 
@@ -89,8 +89,8 @@ def test_images_that_continue_each_other_show_the_order(files: Files, rounds: in
     assert files.value == expected
 
 
-def test_a_file_that_lies_in_two_folders_holds_copies(files: Files) -> None:
-    for name in ("part-1.jsonl", "again/part-1.jsonl"):
+def test_a_file_that_lies_there_twice_holds_copies(files: Files) -> None:
+    for name in ("part-1.jsonl", "part-1-again.jsonl"):
         files.lands(name, BORN, TO_B, TO_C)
     done = files.run()
     assert (done.error, files.value) == (None, ["C"])

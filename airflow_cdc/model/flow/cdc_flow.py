@@ -295,6 +295,11 @@ class CdcFlow:
         return {name: DeclaredColumn(column) if isinstance(column, str) else column for name, column in self.columns.items()}
 
     @property
+    def files_are_in_order(self) -> bool:
+        """Whether the names of archived files without offsets give their order."""
+        return self.on_unknown_order is OnUnknownOrder.FILE_NAMES
+
+    @property
     def mode(self) -> TableMode:
         """What the target table keeps."""
         if self.write_disposition is WriteDisposition.APPEND:

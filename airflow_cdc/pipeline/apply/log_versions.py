@@ -33,7 +33,7 @@ def log_rows(run: MicrobatchRun, rows: DataFrame, *, known: DataFrame | None, pr
 
 def merge_logged(run: MicrobatchRun, target: TargetTable, logged: Logged, report: BatchReport) -> BatchReport:
     """Rebuild the versions of the keys that a microbatch's log rows touch, merge the difference, and return the report."""
-    log = read_log(run.spark, run.state(events_uri))
+    log = read_log(run.spark, run.state(events_uri), files_are_in_order=run.flow.files_are_in_order)
     assert log is not None
     changes = cut_touched_keys(run, target, log, logged=logged)
     report = replace(report, unavailable_unresolved=changes.unresolved)

@@ -191,7 +191,7 @@ def known_events(run: MicrobatchRun, target: TargetTable | None, *, lost: str, n
     :param lost: the consequence of a table with rows that has no log, as a phrase of the error.
     :raises StateUnreadableError: when a table with rows has no log.
     """
-    log = read_log(run.spark, run.state(events_uri))
+    log = read_log(run.spark, run.state(events_uri), files_are_in_order=run.flow.files_are_in_order)
     if log is None and target and target.size:
         raise StateUnreadableError(f"Flow {run.flow.name}: table {run.table} {lost} ({run.state(events_uri)}).", next_step=next_step)
     return None if log is None else log.filter(F.col(MICROBATCH) != run.microbatch.number)

@@ -46,7 +46,6 @@ NO_PARTITION = -1
 """Stands in ``last_offsets`` for an unknown partition."""
 _HEADER = "__cdc_header"
 _NO_NAMES = "CAST(array() AS ARRAY<STRING>)"
-_ORDINAL = ("offset", "run", "file", "block", "row")
 
 
 def logged_rows(events: DataFrame, decoder: Decoder, types: Mapping[str, str], microbatch: int) -> DataFrame:
@@ -124,18 +123,20 @@ def is_read_of(snapshot: Snapshot) -> str:
     return f"({OP} = 'r' AND {POSITION} = {position_literal(snapshot.position)})"
 
 
-def read_log(spark: SparkSession, uri: str) -> DataFrame | None:
+def read_log(spark: SparkSession, uri: str, *, files_are_in_order: bool) -> DataFrame | None:
     """Return the log's rows, None if there are none yet.
 
     Rows of earlier versions lack members of their ordinal; new ones stand last in the log's own type, and would not order events.
+
+    :param files_are_in_order: whether the names of files without offsets give their order, by now.
     """
     log = read_appended(spark, uri)
-    if log is None:
-        return None
-    if ORDINAL not in log.columns:
+    if log is None or ORDINAL not in log.columns:
         return log
     held = log.select(f"{ORDINAL}.*").columns
-    members = ", ".join(f"'{name}', {f'{ORDINAL}.{name}' if name in held else 'NULL'}" for name in _ORDINAL)
+    found = {name: f"{ORDINAL}.{name}" if name in held else "NULL" for name in ("offset", "file", "block", "row")}
+    run = "NULL" if files_are_in_order else found["file"]
+    members = f"'offset', {found['offset']}, 'run', {run}, 'file', {found['file']}, 'block', {found['block']}, 'row', {found['row']}"
     return log.withColumn(ORDINAL, F.expr(f"CAST(if({ORDINAL} IS NULL, NULL, named_struct({members})) AS {ORDINAL_TYPE})"))
 
 

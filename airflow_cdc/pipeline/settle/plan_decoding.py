@@ -13,7 +13,7 @@ from airflow_cdc.model.columns import RAW, RAW_KEY
 from airflow_cdc.model.connectors.connector import Connector
 from airflow_cdc.model.connectors.registry import ANY, CONNECTORS, connector_of
 from airflow_cdc.model.errors import ConfigurationError, KeysUnknownError
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDroppedColumn, OnUnknownOrder
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDroppedColumn
 from airflow_cdc.model.flow.engine import DEFAULT_ENGINE, Engine
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
@@ -96,7 +96,7 @@ def plan_decoding(
         foreign=foreign,
         lives=microbatch.lives,
         epochs=epochs,
-        files_are_in_order=flow.on_unknown_order is OnUnknownOrder.FILE_NAMES,
+        files_are_in_order=flow.files_are_in_order,
         without_key=without_key,
     )
 

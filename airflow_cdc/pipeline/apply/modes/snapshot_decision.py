@@ -63,7 +63,7 @@ class DecidedSnapshot(Settled):
         tables = PhysicalTables(run.flow, target.keys, run.tables)
         if target.mode is not TableMode.VERSIONS:
             return Ready(report=report, merge=partial(self.merge, target, tables, report))
-        log = read_log(run.spark, run.state(events_uri))
+        log = read_log(run.spark, run.state(events_uri), files_are_in_order=run.flow.files_are_in_order)
         if log is None:
             return Ready(report=report)
         rows = log_rows(run, log.filter("false"), known=log, proven=replacing)
