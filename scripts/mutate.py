@@ -147,7 +147,8 @@ def draw(package: str, most: int) -> list[Mutant]:
             places.setdefault((mutant.file, kind, mutant.line, mutant.column), []).append(mutant)
     chance = random.Random(f"{SEED} {package}")
     chosen = chance.sample(sorted(places), min(most, len(places)))
-    return [with_lines(chance.choice(places[place])) for place in sorted(chosen)]
+    drawn = (with_lines(chance.choice(places[place])) for place in sorted(chosen))
+    return [mutant for mutant in drawn if mutant]
 
 
 def mutants_of(path: Path, package: str) -> Iterator[Mutant]:
@@ -162,12 +163,17 @@ def mutants_of(path: Path, package: str) -> Iterator[Mutant]:
                 yield Mutant(package, str(path.relative_to(ROOT)), name, occurrence, line, column)
 
 
-def with_lines(mutant: Mutant) -> Mutant:
-    """Return a mutant with the lines that it changes, before and after."""
+def with_lines(mutant: Mutant) -> Mutant | None:
+    """Return a mutant with the lines that it changes, before and after; None where it is no Python."""
     from cosmic_ray.mutating import mutate_code
 
     source = (ROOT / mutant.file).read_text(encoding="utf-8")
-    old, new = source.split("\n"), mutate_code(source, operators()[mutant.operator], mutant.occurrence).split("\n")
+    mutated = mutate_code(source, operators()[mutant.operator], mutant.occurrence)
+    try:
+        ast.parse(mutated)
+    except SyntaxError:
+        return None
+    old, new = source.split("\n"), mutated.split("\n")
     spans = [each for each in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes() if each[0] != "equal"]
     return replace(mutant, was="\n".join(old[spans[0][1] : spans[-1][2]]), now="\n".join(new[spans[0][3] : spans[-1][4]]))
 
@@ -198,10 +204,9 @@ def is_left_out(node: Any) -> bool:
 
 
 def change_of(mutant: Mutant) -> str:
-    """Return a mutant's lines for people."""
-    return "\n".join(
-        [f"  - {line.strip()}" for line in mutant.was.split("\n")] + [f"  + {line.strip()}" for line in mutant.now.split("\n")]
-    )
+    """Return a mutant for people: its place, and its lines."""
+    lines = [f"  {sign} {line.strip()}" for sign, text in (("-", mutant.was), ("+", mutant.now)) for line in text.split("\n")]
+    return "\n".join([f"survived: {mutant.file}:{mutant.line} {mutant.operator}", *lines])
 
 
 class Judges:
@@ -212,12 +217,10 @@ class Judges:
 
         self._data = CoverageData(str(RESULTS / "coverage"))
         self._data.read()
-        took: Counter[str] = Counter()
-        for seconds, test in re.findall(
-            r"^\s*([\d.]+)s (?:setup|call)\s+(\S.*)$", (RESULTS / "judges.txt").read_text("utf-8"), re.MULTILINE
-        ):
-            took[test.strip()] += int(float(seconds) * 1000)
-        self._took = took
+        self._took: Counter[str] = Counter()
+        listed = (RESULTS / "judges.txt").read_text(encoding="utf-8")
+        for seconds, test in re.findall(r"^\s*([\d.]+)s (?:setup|call)\s+(\S.*)$", listed, re.MULTILINE):
+            self._took[test.strip()] += int(float(seconds) * 1000)
 
     def of(self, mutant: Mutant) -> list[str]:
         """Return the quickest tests that run a mutant's place; a file's constants are run by all tests that run one of its functions."""
@@ -253,7 +256,11 @@ def statement_of(source: str, line: int) -> range | None:
 def enter_copy() -> None:
     """Make a copy of the checkout for this process, stand in it, and import what each run of tests needs."""
     copy = FOLDER / "copies" / str(os.getpid())
-    listed = subprocess.run(["git", "ls-files", "-coz", "--exclude-standard"], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout.decode().split("\0")
+    listed = (
+        subprocess.run(["git", "ls-files", "-coz", "--exclude-standard"], cwd=ROOT, stdout=subprocess.PIPE, check=True)
+        .stdout.decode()
+        .split("\0")
+    )
     compiled = [str(path.relative_to(ROOT)) for folder in ("airflow_cdc", "tests") for path in (ROOT / folder).rglob("*.pyc")]
     for name in [*filter(None, listed), *compiled]:
         if (ROOT / name).is_file():
@@ -283,7 +290,7 @@ def judge(mutant: Mutant, tests: list[str]) -> Verdict:
     if not code:
         return Verdict(mutant, "survived", f"{len(tests)} tests passed")
     # pytest ends with an error where it does not find a test, too.
-    failed = re.search(r"^(FAILED|ERROR) .*|^\w*Error: .*", output, re.MULTILINE)
+    failed = re.search(r"^(FAILED|ERROR|ImportError) .*|^\w*Error: .*", output, re.MULTILINE)
     return Verdict(mutant, "killed" if failed else "not judged", failed[0][:300] if failed else output[-1000:])
 
 

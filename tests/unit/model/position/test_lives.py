@@ -12,6 +12,7 @@ from airflow_cdc.model.position.lives import (
     Meeting,
     Stretch,
     assign_lives,
+    is_of_life,
     lane_of,
     lane_text,
     life_of_lane,
@@ -42,6 +43,13 @@ def test_a_lane_is_named_by_its_partition_and_its_life_counted_from_one() -> Non
     assert lane_text(7 + LANES) == "partition 7 (life 2 of the topic)"
 
 
+def test_the_name_of_a_lane_shows_its_life() -> None:
+    names = ["0", "7", "65536", "65543", "-65536", "-"]
+    assert [name for name in names if is_of_life(name, 0)] == ["0", "7"]
+    assert [name for name in names if is_of_life(name, 1)] == ["65536", "65543"]
+    assert [name for name in names if is_of_life(name, -1)] == ["-65536"]
+
+
 def test_files_that_hold_the_same_records_are_of_one_life() -> None:
     one, again, further = stretch("a", 0, 9), stretch("b", 5, 14), stretch("c", 15, 19)
     assigned = assign_lives([one, again, further], [met(one, again, same=5)], {}, {})
@@ -53,6 +61,13 @@ def test_other_records_behind_them_in_one_file_begin_another_life() -> None:
     further = stretch("b", 5, 9)
     meetings = [met(one, two, other=5), met(one, further, other=5)]
     assert assign_lives([one, two, further], meetings, {}, {}).lives == {one.name: 0, two.name: 1, further.name: 1}
+
+
+def test_other_records_before_those_of_a_known_life_in_one_file_are_of_an_older_life() -> None:
+    """The file's end was taken for the topic's first life before its begin could be read."""
+    begin, end = stretch("a", 0, 4), stretch("a", 0, 9, line=11)
+    assigned = assign_lives([begin, end], [met(begin, end, other=5)], {end.name: 0}, {0: {0: 9}})
+    assert (assigned.lives, assigned.unproven) == ({begin.name: -1}, ())
 
 
 def test_a_copy_of_an_earlier_life_stays_there() -> None:
@@ -109,6 +124,8 @@ def test_offsets_are_kept_by_lane() -> None:
     # Each life is complete for itself.
     assert ArchivedOffsets().with_files(lanes).gaps("t") == ()
     assert needs_lines(lives)
+    assert not needs_lines({"b": lives["b"]})
+    assert not needs_lines({"of two partitions": (LifeSpan(0, 1, 1, 5, 6), LifeSpan(1, 1, 1, 5, 6))})
 
 
 def test_a_lane_that_lags_joins_the_newest_epoch() -> None:
