@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from airflow_cdc.model.position.position import Position
-from airflow_cdc.pipeline.apply.native.fold import NativeChanges, fold_natively
+from airflow_cdc.pipeline.apply.native.fold import NativeChanges, fold_natively, folding
+from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES
 from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
 from airflow_cdc.pipeline.evidence.snapshot_reads import LaneBeside, LaneReads
 from tests.support.events import Record, sqlserver
-from tests.support.natively import bytes_of, decoder_of
+from tests.support.natively import bytes_of, changes_of, decoder_of
 
 AT = 7
 """Number of the commit at which the snapshot reads."""
@@ -27,8 +28,10 @@ def folded(root: Path, records: Sequence[Record]) -> NativeChanges:
     return fold_natively(decoder_of(files), str(root))
 
 
-def event(op: str, number: int, *, commit: int, offset: int, partition: int = 0, **source: Any) -> Record:
-    made = sqlserver(op, commit=commit, after={"id": number, "name": "n"}, offset=offset, partition=partition)
+def event(op: str, number: int, *, commit: int, offset: int, partition: int = 0, name: str = "n", **source: Any) -> Record:
+    image = {"id": number, "name": name}
+    images: dict[str, Any] = {"before": image} if op == "d" else {"after": image}
+    made = sqlserver(op, commit=commit, **images, offset=offset, partition=partition)
     made["value"]["source"].update(source)
     return made
 
@@ -103,3 +106,38 @@ def test_reads_of_two_snapshots_are_left_to_spark(tmp_path: Path) -> None:
 def test_a_change_without_a_part_of_its_position_is_left_to_spark(part: str, tmp_path: Path) -> None:
     with pytest.raises(HandedOver, match="a position of another form"):
         folded(tmp_path, [event("u", 1, commit=1, offset=0), event("u", 2, commit=2, offset=1, **{part: None})])
+
+
+LIVES = {1: "c", 2: "cu", 3: "cd", 4: "cdc", 5: "u", 6: "ud", 7: "d", 8: "dc", 9: "r", 10: "uu"}
+"""Operations by key, each in a transaction of its own."""
+
+
+def test_what_a_key_s_events_do_together_is_known(tmp_path: Path) -> None:
+    records: list[Record] = []
+    for number, operations in LIVES.items():
+        records += [event(op, number, commit=1 + len(records) + place, offset=len(records) + place) for place, op in enumerate(operations)]
+    (tmp_path / "events.jsonl").write_bytes(bytes_of("events.jsonl", records))
+    with folding(decoder_of({"events.jsonl": records}), str(tmp_path)) as fold:
+        found = fold.read(f"SELECT * FROM {CHANGES} ORDER BY first_offset").to_pylist()
+        staged = fold.staged
+    assert [row["writes"] for row in found] == [any(op in "cu" for op in each) for each in LIVES.values()]
+    assert [row["deletes"] for row in found] == ["d" in each for each in LIVES.values()]
+    assert [row["events"] for row in found] == [len(each) for each in LIVES.values()]
+    # Only a key whose first event changes a row had one before.
+    assert [row["expects"] for row in found] == [each[0] in "ud" for each in LIVES.values()]
+    assert (staged.to_delete, staged.to_insert) == (len(["ud", "d"]), len(["c", "cu", "cdc", "r"]))
+    assert (staged.events, staged.keys, staged.redelivered, staged.conflicts, staged.has_deletes) == (17, 10, 0, 0, True)
+
+
+def test_a_read_that_is_delivered_again_stands_where_it_came_first(tmp_path: Path) -> None:
+    """An incremental snapshot reads a row twice, and the connector sends its first read again."""
+    read = {"snapshot": "incremental"}
+    records = [
+        event("r", 1, commit=5, offset=0, name="old", **read),
+        event("r", 1, commit=9, offset=1, name="new", **read),
+        event("r", 1, commit=5, offset=2, name="old", **read),
+        event("c", 2, commit=10, offset=3),
+    ]
+    found = folded(tmp_path, records)
+    assert changes_of(found.rows) == [(1, "new", "r"), (2, "n", "c")]
+    assert found.staged.redelivered == 1
