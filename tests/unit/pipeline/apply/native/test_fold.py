@@ -60,9 +60,7 @@ def test_the_markers_of_a_snapshot_s_reads_are_found(
     reads = [event("r", 10 + place, commit=AT, offset=place, snapshot=marker) for place, marker in enumerate(markers)]
     found = folded(tmp_path, reads).reads.by_lane()
     assert [*found] == [READ]
-    assert found[READ] == {
-        "0": LaneReads(0, 2, 3, ends_marked=ends_marked, has_last=has_last, is_initial=False, has_first=has_first)
-    }
+    assert found[READ] == {"0": LaneReads(0, 2, 3, ends_marked=ends_marked, has_last=has_last, is_initial=False, has_first=has_first)}
 
 
 def test_incremental_reads_are_of_no_full_snapshot(tmp_path: Path) -> None:
