@@ -8,7 +8,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help python setup demo check test test-deep test-system test-min-versions test-submitters bench bench-full lint format lock docs ui build clean
+.PHONY: help python setup demo check test test-deep test-system test-min-versions test-submitters mutate bench bench-full lint format lock docs ui build clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ test-min-versions: python ## Run the Airflow layer's tests with the lowest versi
 
 test-submitters: python ## Run the tests of the Dags in dags/submitters/ with the providers of EMR, Dataproc, Databricks and Kubernetes
 	@$(PYTHON) scripts/submitters.py
+
+mutate: setup ## Change single places of the heart's code, and see whether a test fails (an hour on two cores)
+	@$(BIN)/python scripts/mutate.py
 
 bench: python ## Measure ours against its rivals, at reduced sizes (a quarter of an hour on two cores, more on slow ones)
 	@$(PYTHON) scripts/setup.py bench

@@ -80,9 +80,9 @@ def touched_files(table: Any, rows: Any, keys: Sequence[str]) -> list[dict[str, 
 def _may_hold(file: Mapping[str, Any], key: str, wanted: tuple[Any, Any]) -> bool:
     first, last = file.get(f"min.{key}"), file.get(f"max.{key}")
     try:
-        return bool(first is None or last is None or (first <= wanted[1] and wanted[0] <= last))
+        return bool(first <= wanted[1] and wanted[0] <= last)
     except TypeError:
-        # Statistics of another type than the column's say nothing.
+        # Statistics that are missing, or of another type than the column's, say nothing.
         return True
 
 

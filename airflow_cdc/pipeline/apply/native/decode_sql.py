@@ -226,8 +226,6 @@ def _payload(decoder: Decoder) -> str:
 def _marker(decoder: Decoder) -> str:
     """Return the SQL of a read's marker, as :func:`airflow_cdc.pipeline.decode.event_place.snapshot_marker`."""
     rule, marker = decoder.dialect.snapshots, "payload.source.snapshot"
-    if not rule.are_marked:
-        return "CAST(NULL AS VARCHAR)"
     if not rule.initial:
         return marker
     # The rule's SQL is plain enough for both engines.

@@ -174,7 +174,7 @@ def _after(event: KeyEvent, number: int, versions: Sequence[_Version], *, subjec
     written = _Version(event.after, number)
     if event.op == "c":
         return [*versions, written]
-    if event.op == "r" or (event.op == "u" and not versions):
+    if event.op == "r":
         return [written]
     # An updated row keeps its place: of two rows under a key, the older is the first to arrive.
     instead = [written] if event.op == "u" else []

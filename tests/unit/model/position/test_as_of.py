@@ -29,6 +29,9 @@ def test_a_time_is_that_of_its_zone_or_of_utc(text: str, utc: datetime) -> None:
 def test_a_time_has_every_millisecond() -> None:
     assert parse_as_of("2023-11-14T22:13:20.001Z").milliseconds == 1_700_000_000_001
     assert parse_as_of("42").milliseconds is None
+    # A moment between two of them is after the first, and not yet the second.
+    assert parse_as_of("2023-11-14T22:13:20.001999Z").milliseconds == 1_700_000_000_001
+    assert parse_as_of("1969-12-31T23:59:59.999500Z").milliseconds == -1
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from airflow_cdc.model.position.lives import (
     Meeting,
     Stretch,
     assign_lives,
+    is_of_life,
     lane_of,
     lane_text,
     life_of_lane,
@@ -37,6 +38,18 @@ def test_a_lane_is_a_partition_and_its_life(partition: int, life: int) -> None:
     assert lane_text(lane).startswith(f"partition {partition}")
 
 
+def test_a_lane_is_named_by_its_partition_and_its_life_counted_from_one() -> None:
+    assert lane_text(7) == "partition 7"
+    assert lane_text(7 + LANES) == "partition 7 (life 2 of the topic)"
+
+
+def test_the_name_of_a_lane_shows_its_life() -> None:
+    names = ["0", "7", "65536", "65543", "-65536", "-"]
+    assert [name for name in names if is_of_life(name, 0)] == ["0", "7"]
+    assert [name for name in names if is_of_life(name, 1)] == ["65536", "65543"]
+    assert [name for name in names if is_of_life(name, -1)] == ["-65536"]
+
+
 def test_files_that_hold_the_same_records_are_of_one_life() -> None:
     one, again, further = stretch("a", 0, 9), stretch("b", 5, 14), stretch("c", 15, 19)
     assigned = assign_lives([one, again, further], [met(one, again, same=5)], {}, {})
@@ -48,6 +61,13 @@ def test_other_records_behind_them_in_one_file_begin_another_life() -> None:
     further = stretch("b", 5, 9)
     meetings = [met(one, two, other=5), met(one, further, other=5)]
     assert assign_lives([one, two, further], meetings, {}, {}).lives == {one.name: 0, two.name: 1, further.name: 1}
+
+
+def test_other_records_before_those_of_a_known_life_in_one_file_are_of_an_older_life() -> None:
+    """The file's end was taken for the topic's first life before its begin could be read."""
+    begin, end = stretch("a", 0, 4), stretch("a", 0, 9, line=11)
+    assigned = assign_lives([begin, end], [met(begin, end, other=5)], {end.name: 0}, {0: {0: 9}})
+    assert (assigned.lives, assigned.unproven) == ({begin.name: -1}, ())
 
 
 def test_a_copy_of_an_earlier_life_stays_there() -> None:
@@ -84,6 +104,13 @@ def test_several_new_lives_that_nothing_proves_are_distinguished_where_the_flow_
     assert {*again.lives.values()} == {0}
 
 
+@pytest.mark.parametrize(("first", "life"), [(10, 0), (5, 1), (11, 1), (9, 1), (4, 1)])
+def test_a_file_is_of_the_life_that_it_continues_without_a_gap_else_of_the_newest(first: int, life: int) -> None:
+    """The topic's first life ended at offset 9, the second one is at 4."""
+    file = stretch("late", first, first + 1)
+    assert assign_lives([file], [], {}, {0: {0: 9, 1: 4}}).lives == {file.name: life}
+
+
 def test_offsets_are_kept_by_lane() -> None:
     both = FileOffsets("a", 0, 0, 9, ((0, 9),))
     lives = {"a": (LifeSpan(0, 1, 0, 0, 9), LifeSpan(0, 11, 1, 0, 4)), "b": (LifeSpan(0, 1, 1, 5, 6),)}
@@ -97,6 +124,8 @@ def test_offsets_are_kept_by_lane() -> None:
     # Each life is complete for itself.
     assert ArchivedOffsets().with_files(lanes).gaps("t") == ()
     assert needs_lines(lives)
+    assert not needs_lines({"b": lives["b"]})
+    assert not needs_lines({"of two partitions": (LifeSpan(0, 1, 1, 5, 6), LifeSpan(1, 1, 1, 5, 6))})
 
 
 def test_a_lane_that_lags_joins_the_newest_epoch() -> None:
@@ -105,7 +134,8 @@ def test_a_lane_that_lags_joins_the_newest_epoch() -> None:
     assert first.beginning({"1": 7}).begins == {"0": ((10, 1),), "1": ((7, 1),)}
     second = first.beginning({"0": 20})
     assert (second.newest, second.of("0"), second.of("1")) == (2, 2, 0)
-    assert second.with_new_lanes(["2"]).of("2") == 2
+    # From its very first offset on.
+    assert second.with_new_lanes(["2", "0"]).begins == {"0": ((10, 1), (20, 2)), "2": ((0, 2),)}
     assert Epochs().with_new_lanes(["2"]) == Epochs()
     assert Epochs.from_json(second.to_json()) == second
 
@@ -152,3 +182,12 @@ def test_a_lane_that_lags_joins_the_epoch_that_had_begun_when_its_log_went_back(
     assert (both.begins["0"], both.begins["1"]) == (((10, 1), (20, 2)), ((7, 1),))
     assert [second.at(time) for time in (500, 1000, 1999, 2000, None)] == [0, 1, 1, 2, 2]
     assert Epochs.from_json(json.loads(json.dumps(both.to_json()))) == both
+
+
+def test_an_epoch_began_when_the_first_of_the_lanes_that_enter_it_together_saw_it() -> None:
+    both = Epochs().beginning({"0": 10, "1": 5}, {"0": 2000, "1": 1000})
+    assert both.since_ms == {1: 1000}
+    assert [both.at(time) for time in (999, 1000)] == [0, 1]
+    # A lane whose event carries no time says nothing of when.
+    assert Epochs().beginning({"0": 10, "1": 5}, {"0": 2000, "1": None}).since_ms == {1: 2000}
+    assert Epochs().beginning({"0": 10, "1": 5}).since_ms == {}

@@ -44,6 +44,13 @@ def test_a_reach_grows_to_both_sides() -> None:
     assert Reach.from_json(both.to_json()) == both
 
 
+def test_earlier_versions_find_whether_keys_were_spread_over_partitions() -> None:
+    """They read the field before they compare, and would take late events for new ones if it were lost."""
+    assert Reach().to_json()["is_spread"] is False
+    assert (Reach(is_spread=True) | Reach()).is_spread
+    assert (Reach() | Reach(is_spread=True)).is_spread
+
+
 @pytest.mark.parametrize(("commits", "may"), [([19], True), ([5, 19], True), ([5, 40], False), ([], False), ([5, 10, 40], True)])
 def test_a_reach_may_hold_a_transaction_that_lies_in_it(commits: list[int], may: bool) -> None:
     assert (Reach({"0": Position(10)}, {"0": Position(20)}) | Reach({"1": Position(19)}, {"1": Position(30)})).may_hold(commits) is may
@@ -71,3 +78,13 @@ def test_events_follow_if_they_are_above_all_partitions() -> None:
     assert not microbatch(30, 100).follows(applied)
     assert microbatch(41, 100).follows(applied)
     assert microbatch(None, 100).follows(applied)
+
+
+def test_the_highest_position_of_earlier_lives_is_of_the_same_partition() -> None:
+    """Partition 0 was made anew twice: its lives are the lanes 0, 65536 and 131072."""
+    streamed = {"-": 99, "0": 10, "65536": 20, "131072": 5, "1": 30, "65537": 40}
+    reach = Reach(streamed_through={lane: Position(commit) for lane, commit in streamed.items()})
+    assert reach.highest_of_earlier_lives("131072") == Position(20)
+    assert reach.highest_of_earlier_lives("65536") == Position(10)
+    assert reach.highest_of_earlier_lives("0") is None
+    assert reach.highest_of_earlier_lives("-") is None

@@ -27,3 +27,8 @@ def seen(reads: dict[str, int], passed: set[str]) -> Snapshot:
 )
 def test_a_snapshot_lacks_the_lanes_in_which_it_is_not_passed(snapshot: Snapshot, lacks: set[str]) -> None:
     assert snapshot.lacks(frozenset({"0", RAISED, ANEW})) == lacks
+
+
+@pytest.mark.parametrize(("lanes", "life"), [([], 0), (["-"], 0), (["0", "1"], 0), (["0", ANEW, "-"], 1), ([str(-LANES)], -1)])
+def test_a_snapshot_is_of_the_newest_life_that_holds_reads_of_it(lanes: list[str], life: int) -> None:
+    assert seen(dict.fromkeys(lanes, 5), set()).life == life

@@ -43,8 +43,12 @@ class Found:
         return {position: {lane: LaneBeside(behind=offset) for lane, offset in each.items()} for position, each in lanes.items()}
 
 
+@dataclass
 class NoDoubts:
+    others: list[bool] = field(default_factory=list)
+
     def of(self, position: Position, *, stays: str, has_other_lanes: bool) -> str | None:
+        self.others.append(has_other_lanes)
         return None
 
 
@@ -59,6 +63,15 @@ class Flow:
     offsets: ArchivedOffsets = field(
         default_factory=lambda: ArchivedOffsets().with_files([FileOffsets("old", lane, 0, 9, ((0, 9),)) for lane in (0, 1)])
     )
+
+    doubts: NoDoubts = field(default_factory=NoDoubts)
+
+    @classmethod
+    def of_one_lane(cls, policy: OnSnapshot = OnSnapshot.AUTO, *, through: int = 9) -> Flow:
+        """Return one whose topic has a single partition, archived through an offset."""
+        reach = Reach(partitions=frozenset({"0"}), streamed_through={"0": Position(50)})
+        offsets = ArchivedOffsets().with_files([FileOffsets("old", 0, 0, through, ((0, through),))])
+        return cls(policy, FlowCheckpoint(TOPIC, reach=reach), offsets)
 
     def apply(
         self,
@@ -96,7 +109,7 @@ class Flow:
         )
         surveyed = Surveyed(rows=9, reads=4 if here else 0)
         tables = PhysicalTables(flow, ("id",), frozenset())
-        asked = SnapshotsAsked(run, surveyed, Found(here, behind or {}), NoDoubts(), tables, offsets=self.offsets, knows_initial=True)
+        asked = SnapshotsAsked(run, surveyed, Found(here, behind or {}), self.doubts, tables, offsets=self.offsets, knows_initial=True)
         found = find_snapshots(asked)
         newest = found.newest and replace(found.newest, unconfirmed=3 if found.ended else found.newest.unconfirmed)
         self.checkpoint = replace(
@@ -188,3 +201,32 @@ def test_only_a_later_snapshot_whose_end_may_still_be_shown_is_awaited() -> None
     others: list[dict[str, Any]] = [{"is_first": True}, {"is_complete": True}, {"marks_tables": True}, {"last_offsets": {}}]
     for other in others:
         assert not is_awaited(replace(later, **other), keeps)
+
+
+def test_the_mark_of_the_last_read_ends_the_only_partition() -> None:
+    """Nothing need follow: no read can be elsewhere."""
+    alone = Flow.of_one_lane()
+    found = alone.apply({"0": (10, 14)}, reads={AT: {"0": (10, 14)}}, last=True)
+    assert found.replacing is not None
+    assert found.replacing.passed == {"0"}
+    assert alone.doubts.others == [False]
+    # With another partition the reads there may be missing, until changes follow in both.
+    two = Flow(OnSnapshot.AUTO)
+    assert two.apply(READS, reads={AT: READS}, last=True).replacing is None
+    assert two.checkpoint.snapshot is not None
+    assert two.checkpoint.snapshot.passed == frozenset()
+    assert two.doubts.others == [True]
+
+
+def test_it_ends_none_where_an_offset_is_missing_before_the_first_read() -> None:
+    flow = Flow.of_one_lane(through=8)
+    assert flow.apply({"0": (10, 14)}, reads={AT: {"0": (10, 14)}}, last=True).replacing is None
+
+
+def test_it_ends_none_where_offsets_are_missing_among_the_reads() -> None:
+    flow = Flow.of_one_lane()
+    flow.apply({"0": (10, 12)}, reads={AT: {"0": (10, 12)}})
+    assert flow.apply({"0": (14, 16)}, reads={AT: {"0": (14, 16)}}, last=True).replacing is None
+    whole = Flow.of_one_lane()
+    whole.apply({"0": (10, 12)}, reads={AT: {"0": (10, 12)}})
+    assert whole.apply({"0": (13, 16)}, reads={AT: {"0": (13, 16)}}, last=True).replacing is not None

@@ -62,9 +62,13 @@ IN_DISORDER = [{**sqlserver("u", commit=3, after=ANN), "offset": 0}, {**sqlserve
         (numbered([sqlserver("c", commit=1, after=ANN)] * 2), "an event comes twice"),
         (IN_DISORDER, "an event was archived before one that it follows"),
         (numbered([sqlserver("u", commit=2, before=ANN, after=OUT)]), "a value that an event leaves out, with an image before"),
+        (
+            numbered([sqlserver("u", commit=2, before=ANN, after=OUT), sqlserver("u", commit=3, after=OUT)]),
+            "a value that an event leaves out, with an image before",
+        ),
         (numbered([sqlserver("c", commit=1, after={"id": None, "name": "x"}, key={"id": None})]), "a record without key"),
     ],
-    ids=["twice", "in disorder", "left out", "no key"],
+    ids=["twice", "in disorder", "left out", "one of two left out with an image before", "no key"],
 )
 def test_what_has_to_be_put_in_order_or_completed_is_left_to_spark(records: list[Record], reason: str, tmp_path: Path) -> None:
     with pytest.raises(HandedOver, match=reason):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
@@ -174,6 +174,8 @@ def event(number: int, op: str, before: Image | None = None, after: Image | None
         ([event(1, "c", after=("same", "large")), event(2, "d", ("same", Special.NOT_CARRIED))], KEEP, "d", None),
         ([event(1, "c", after=("new", "large")), event(2, "d", ("old", Special.NOT_CARRIED))], "c", "d", 1),
         ([event(1, "c", after=("large",)), event(2, "d", (Special.NOT_CARRIED,))], "c", "d", 1),
+        ([event(1, "c", after=("new",)), event(2, "u", ("old",), ("renamed",)), event(3, "d", ("renamed",))], "c", "d", 1),
+        ([event(1, "u", ("old",), ("renamed",))], "u", "u", 1),
     ],
     ids=[
         "only the key",
@@ -187,6 +189,8 @@ def event(number: int, op: str, before: Image | None = None, after: Image | None
         "a row whose large value is not shown",
         "another row whose large value is not shown",
         "no value is shown",
+        "a row that was updated beside the new one",
+        "no delete",
     ],
 )
 def test_a_delete_is_about_the_row_of_its_image(events: list[KeyEvent], op: str, op_if_absent: str, survivor: int | None) -> None:
@@ -246,16 +250,29 @@ def left_by(fold: dict[str, object], events: Sequence[KeyEvent], own: Sequence[I
     return [found] if found is not None else []
 
 
-@pytest.mark.parametrize(("engine", "count"), [("native", 1_500), ("spark", 100), pytest.param("spark", 1_500, marks=pytest.mark.deep)])
-def test_whole_images_say_which_row_a_delete_is_about(engine: str, count: int, spark: SparkSession) -> None:
-    """Rows whose values are all like fillers move between keys that hold other rows; the rows left are the database's own."""
+History = tuple[list[Image], list[KeyEvent], list[Image]]
+"""Of a key: its rows before, its events, and its rows after them."""
+
+
+def histories_of_loads(count: int) -> list[History]:
     chance = random.Random(50)
     loads = [a_load(chance) for _ in range(count)]
-    histories = [(begun.get(key, []), events, rows.get(key, [])) for begun, by_key, rows in loads for key, events in by_key.items()]
-    if engine == "spark":
-        folds = in_spark(spark, [events for _, events, _ in histories], keeps_deleted=False)
-    else:
-        folds = {place: in_python(place, events, keeps_deleted=False) for place, (_, events, _) in enumerate(histories)}
+    return [(begun.get(key, []), events, rows.get(key, [])) for begun, by_key, rows in loads for key, events in by_key.items()]
+
+
+def check_rows_left(histories: Sequence[History], folds: Mapping[int, dict[str, object]]) -> None:
+    """Rows whose values are all like fillers move between keys that hold other rows; the rows left are the database's own."""
     left = {place: left_by(folds[place], events, own) for place, (own, events, _) in enumerate(histories)}
     wrong = {place: (histories[place], found) for place, found in left.items() if found != histories[place][2]}
     assert not wrong, (len(wrong), len(histories), next(iter(wrong.values())))
+
+
+def test_whole_images_say_which_row_a_delete_is_about() -> None:
+    histories = histories_of_loads(500)
+    check_rows_left(histories, {place: in_python(place, events, keeps_deleted=False) for place, (_, events, _) in enumerate(histories)})
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(1_500, marks=pytest.mark.deep)])
+def test_spark_finds_the_same_row(count: int, spark: SparkSession) -> None:
+    histories = histories_of_loads(count)
+    check_rows_left(histories, in_spark(spark, [events for _, events, _ in histories], keeps_deleted=False))
