@@ -98,7 +98,11 @@ def test_what_came_and_went_in_one_transaction_makes_no_older_row_stale(
     ],
 )
 def test_one_position_of_two_records_is_a_tie(known: dict[str, str], change: dict[str, str], *, tie: bool) -> None:
-    assert answer(is_tie("k", "s"), known, change) is tie
+    assert answer(is_tie("k", "s", are_values=False), known, change) is tie
+
+
+def test_values_of_one_file_share_its_offset_and_are_no_one_record() -> None:
+    assert answer(is_tie("k", "s", are_values=True), row("u", 10, at=(0, 5)), row("u", 10, at=(0, 5)))
 
 
 DEPENDS = {"depends": "true", "began": position(20, 1)}
