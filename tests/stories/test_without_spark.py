@@ -77,3 +77,33 @@ def test_a_first_microbatch_of_reads_of_documents_alone(archive: Path, lake: Pat
     gone = mongodb("d", '"b"', second=3, offset=None)
     applied(archive, lake, [reads, [update], [gone]], apply_natively, CdcFlow(DOCUMENTS))
     assert [each["document"] for each in rows_in(lake, DOCUMENTS, ("document",))] == ['{"_id": "a", "v": 2}']
+
+
+@pytest.mark.parametrize("name", RELATIONAL)
+def test_a_file_that_comes_late_changes_no_newer_row_and_brings_none_back(
+    name: str, archive: Path, lake: Path, apply_natively: Apply
+) -> None:
+    """Its offsets were never archived, below those that were: positions show that it is no other life of the topic."""
+    dialect = DIALECTS[name]
+    created = [change(dialect, "c", None, row(number, "first"), at=10 + number) for number in range(4)]
+    late = [
+        change(dialect, "u", row(0, "first"), row(0, "late"), at=20),
+        change(dialect, "u", row(1, "first"), row(1, "late"), at=21),
+        change(dialect, "u", row(2, "first"), row(2, "late"), at=22),
+        change(dialect, "d", row(3, "first"), None, at=23),
+        change(dialect, "c", None, row(4, "late"), at=24),
+    ]
+    newer = [
+        change(dialect, "u", row(0, "late"), row(0, "newer"), at=30),
+        change(dialect, "d", row(1, "late"), None, at=31),
+        change(dialect, "c", None, row(3, "again"), at=32),
+        change(dialect, "d", row(4, "late"), None, at=33),
+    ]
+    in_order = numbered([*created, *late, *newer], 0)
+    first, last = len(created), len(created) + len(late)
+    for file, records in {"1": in_order[:first], "3": in_order[last:], "2": in_order[first:last]}.items():
+        write_records(archive / f"{file}.jsonl", records)
+        report = apply_natively(archive, lake, flows={TOPIC: CdcFlow(TOPIC)})
+
+    assert rows_in(lake) == [row(0, "newer"), row(2, "late"), row(3, "again")]
+    assert report.flows[0].events.stale == 4

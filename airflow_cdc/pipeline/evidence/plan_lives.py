@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from pyspark.sql import Row, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile
 from airflow_cdc.model.archive.completeness import ArchivedOffsets, FileOffsets, PartitionOffsets, file_offsets, repeating_files
 from airflow_cdc.model.archive.survey import Survey
-from airflow_cdc.model.columns import FILE
 from airflow_cdc.model.connectors.connector import Connector
 from airflow_cdc.model.errors import LifeUnknownError
 from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnRepeatedOffsets
@@ -34,10 +32,10 @@ from airflow_cdc.model.state.lake import ArchiveState, FlowState
 from airflow_cdc.model.state.ledger import Ledger
 from airflow_cdc.model.state.microbatch import pending_in
 from airflow_cdc.pipeline.evidence.find_lives import find_stretches
-from airflow_cdc.pipeline.read.read_lines import read_lines
+from airflow_cdc.pipeline.evidence.log_spans import find_log_spans
 from airflow_cdc.pipeline.spark.session import session_for_batch
 from airflow_cdc.pipeline.spark.storage import file_system
-from airflow_cdc.pipeline.survey.commit_positions import COMMIT, READ_COMMIT, comparable_dialect, member, parse_lines
+from airflow_cdc.pipeline.survey.commit_positions import comparable_dialect
 
 _DECISIONS: Mapping[OnRepeatedOffsets, Callable[[int], int]] = {
     OnRepeatedOffsets.NEW_LIFE: lambda newest: newest + 1,
@@ -161,17 +159,7 @@ class PlanLives:
         )
 
     def _spans_of(self, files: Sequence[ArchivedFile], dialect: Connector) -> dict[str, LogSpan]:
-        """Return by path the range of log positions and times of the topic's records."""
-        session = session_for_batch(self.spark, batch_bytes=sum(file.text_size for file in files))
-        lines = parse_lines(read_lines(session, self.archive.archive, files), "ts_ms: STRING", dialect)
-        ours = lines.filter(F.coalesce(F.col("topic"), F.lit(self.flow.topic)) == self.flow.topic).selectExpr("*", member("ts_ms"))
-        commit, sent = F.coalesce(COMMIT, READ_COMMIT), F.expr("try_cast(ts_ms AS BIGINT)")
-        found = ours.select(FILE, commit.alias("commit"), F.col(COMMIT).alias("streamed"), sent.alias("sent")).groupBy(FILE)
-        bounds = [pick(name).alias(f"{pick.__name__}_{name}") for name in ("commit", "sent") for pick in (F.min, F.max)]
-        bounds.append(F.count("streamed").alias("streamed"))
-        # A single record without a time may be the oldest.
-        rows = found.agg(*bounds, F.count_if(F.expr("sent IS NULL AND commit IS NOT NULL")).alias("untimed")).collect()
-        return {row[FILE]: _log_span(row) for row in rows if row["min_commit"] is not None}
+        return find_log_spans(self.spark, self.archive.archive, files, topic=self.flow.topic, dialect=dialect)
 
     def _pending(self, checkpoint: FlowCheckpoint) -> Iterator[tuple[Survey, ArchivedFile, list[FileOffsets]]]:
         plan = checkpoint.plan(self.archive.archive)
@@ -241,11 +229,6 @@ _DECIDE = (
     "Set the flow's on_repeated_offsets to redelivery (the same records again) or new_life (the topic was deleted and made anew, or Kafka"
     " moved), and run again; see docs/how-to/when-the-source-was-rebuilt.md."
 )
-
-
-def _log_span(row: Row) -> LogSpan:
-    since, through = (None, None) if row["untimed"] else (row["min_sent"], row["max_sent"])
-    return LogSpan(int(row["min_commit"]), int(row["max_commit"]), since, through, has_reads_only=not row["streamed"])
 
 
 def _suspects(pending: Sequence[FileOffsets], applied: ArchivedOffsets) -> set[str]:
