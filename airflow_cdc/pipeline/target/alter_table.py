@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
@@ -15,6 +15,8 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 
 DELETION_VECTORS_FROM_BYTES = 16 * 1024**2
 """Below this size rewriting a file is cheaper than keeping a deletion vector beside it (docs/adr/measurements.md)."""
+_FEATURES = {"TIMESTAMP_NTZ": "timestampNtz", "VARIANT": "variantType"}
+"""Delta features by the part of a Spark SQL type that needs them."""
 MAPPED_BY_NAME = f"'{MODE_OF_MAPPING}' = 'name'"
 """The property as SQL: column names in the table are independent of those in its files."""
 
@@ -32,6 +34,26 @@ def set_properties(spark: SparkSession, uri: str, properties: Mapping[str, str])
     spark.sql(f"ALTER TABLE {sql.delta(uri)} SET TBLPROPERTIES ({assigned})")
 
 
+def allow_types(spark: SparkSession, uri: str, kinds: Iterable[str], *, held: Iterable[str]) -> None:
+    """Let a table have columns of more types; it gets by itself only what the types of its first columns need.
+
+    :param kinds: Spark SQL types.
+    :param held: those of the table's columns.
+    """
+    if lacking := {name: value for name, value in _features_of(kinds).items() if name not in _features_of(held)}:
+        set_properties(spark, uri, lacking)
+
+
+def needs_feature(kind: str) -> bool:
+    """Return whether a table must have a Delta feature for columns of a Spark SQL type."""
+    return bool(_features_of([kind]))
+
+
+def _features_of(kinds: Iterable[str]) -> dict[str, str]:
+    """Return the properties that enable the Delta features of types."""
+    return {f"delta.feature.{feature}": "supported" for kind in kinds for part, feature in _FEATURES.items() if part in kind}
+
+
 def add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str, str], *, comments: Mapping[str, str]) -> tuple[str, ...]:
     """Add the columns that the events have and the table lacks, each after its neighbour; return their names.
 
@@ -41,6 +63,7 @@ def add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str, 
     missing = [name for name in columns if name.lower() not in known]
     if sql.needs_column_mapping(missing):
         map_columns(spark, target.uri)
+    allow_types(spark, target.uri, [columns[name] for name in missing], held=target.columns.values())
     left = None
     for name, kind in columns.items():
         if name in missing:
@@ -53,7 +76,7 @@ def add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str, 
 def widen_columns(spark: SparkSession, uri: str, columns: Mapping[str, str]) -> None:
     """Give columns wider types."""
     # Set here only: type widening is a reader feature, so other tables keep plain readers.
-    set_properties(spark, uri, {"delta.enableTypeWidening": "true"})
+    set_properties(spark, uri, {"delta.enableTypeWidening": "true", **_features_of(columns.values())})
     for name, kind in columns.items():
         spark.sql(f"ALTER TABLE {sql.delta(uri)} ALTER COLUMN {sql.name(name)} TYPE {kind}")
 
