@@ -87,3 +87,18 @@ def test_a_text_that_is_no_key_follows_its_event(apply: Apply, spark: SparkSessi
     source.load(source.event("c", [plain("id", "int32"), at["millis"]], 1, HOUR))
     source.load(source.event("c", [plain("id", "int32"), at["micros"]], 2, HOUR * 1000))
     assert rows_of(spark, source.lake) == [(1, "01:00:00.000"), (2, "01:00:00.000000")]
+
+
+@pytest.mark.deep
+def test_a_declared_text_of_timestamps_gets_the_digits_of_nanoseconds(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    """As the error of a timestamp that becomes a text advises: declare STRING, and make the table anew."""
+    flow = CdcFlow(TOPIC, columns={"id": "STRING"})
+    source = Source(apply, tmp_path, flow)
+    micros, nanos = ([{**plain("id", "int64"), "name": f"io.debezium.time.{unit}Timestamp"}, WORD] for unit in ("Micro", "Nano"))
+    day = 86_400_000_000
+    source.load(source.event("c", micros, day, "a"), source.event("c", micros, 2 * day + 500_000, "kept"))
+    error = stopped(source.load(source.event("u", nanos, day * 1_000, "b"), may_fail=True))
+    assert "TIMESTAMP_NTZ(9)" in error["message"]
+    retype(Retyping(spark, str(tmp_path / "archive"), str(source.lake), TOPIC, flows={TOPIC: flow}))
+    source.load(source.event("u", micros, 2 * day + 500_000, "c"))
+    assert rows_of(spark, source.lake) == [("1970-01-02 00:00:00.000000000", "b"), ("1970-01-03 00:00:00.500000000", "c")]

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.spark.connect import analysed
 from airflow_cdc.pipeline.spark.session import transaction
-from airflow_cdc.pipeline.target.alter_table import MAPPED_BY_NAME, allow_types, map_columns, needs_feature
+from airflow_cdc.pipeline.target.alter_table import MAPPED_BY_NAME, allow_types, map_columns, need_feature
 
 _SELDOM = "100"
 """Commits between two checkpoints of a table whose state is not read at each append: a checkpoint costs three Spark jobs."""
@@ -35,7 +35,7 @@ def append(spark: SparkSession, rows: DataFrame, uri: str) -> None:
 def _prepare(spark: SparkSession, rows: DataFrame, uri: str) -> None:
     """Let an existing table take the names and types of columns that the append adds."""
     kinds = _kinds(rows)
-    if any(needs_feature(kind) for kind in kinds) and (held := read_appended(spark, uri)) is not None:
+    if need_feature(kinds) and (held := read_appended(spark, uri)) is not None:
         allow_types(spark, uri, kinds, held=_kinds(held))
     if sql.needs_column_mapping(rows.columns):
         # The append would create a table that refuses such names.

@@ -15,8 +15,8 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 
 DELETION_VECTORS_FROM_BYTES = 16 * 1024**2
 """Below this size rewriting a file is cheaper than keeping a deletion vector beside it (docs/adr/measurements.md)."""
-_FEATURES = {"TIMESTAMP_NTZ": "timestampNtz", "VARIANT": "variantType"}
-"""Delta features by the part of a Spark SQL type that needs them."""
+_TIMESTAMP_NTZ = {"delta.feature.timestampNtz": "supported"}
+"""Of the features of types that we use, the only one that an existing table does not get by itself."""
 MAPPED_BY_NAME = f"'{MODE_OF_MAPPING}' = 'name'"
 """The property as SQL: column names in the table are independent of those in its files."""
 
@@ -40,18 +40,13 @@ def allow_types(spark: SparkSession, uri: str, kinds: Iterable[str], *, held: It
     :param kinds: Spark SQL types.
     :param held: those of the table's columns.
     """
-    if lacking := {name: value for name, value in _features_of(kinds).items() if name not in _features_of(held)}:
-        set_properties(spark, uri, lacking)
+    if need_feature(kinds) and not need_feature(held):
+        set_properties(spark, uri, _TIMESTAMP_NTZ)
 
 
-def needs_feature(kind: str) -> bool:
-    """Return whether a table must have a Delta feature for columns of a Spark SQL type."""
-    return bool(_features_of([kind]))
-
-
-def _features_of(kinds: Iterable[str]) -> dict[str, str]:
-    """Return the properties that enable the Delta features of types."""
-    return {f"delta.feature.{feature}": "supported" for kind in kinds for part, feature in _FEATURES.items() if part in kind}
+def need_feature(kinds: Iterable[str]) -> bool:
+    """Return whether a table has to be given a Delta feature for columns of these Spark SQL types."""
+    return any("TIMESTAMP_NTZ" in kind for kind in kinds)
 
 
 def add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str, str], *, comments: Mapping[str, str]) -> tuple[str, ...]:
@@ -76,7 +71,7 @@ def add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str, 
 def widen_columns(spark: SparkSession, uri: str, columns: Mapping[str, str]) -> None:
     """Give columns wider types."""
     # Set here only: type widening is a reader feature, so other tables keep plain readers.
-    set_properties(spark, uri, {"delta.enableTypeWidening": "true", **_features_of(columns.values())})
+    set_properties(spark, uri, {"delta.enableTypeWidening": "true", **(_TIMESTAMP_NTZ if need_feature(columns.values()) else {})})
     for name, kind in columns.items():
         spark.sql(f"ALTER TABLE {sql.delta(uri)} ALTER COLUMN {sql.name(name)} TYPE {kind}")
 
