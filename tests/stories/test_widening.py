@@ -249,3 +249,35 @@ def test_a_row_is_known_by_its_image_though_its_decimals_have_other_digits(apply
     source.load(first, second)
     (row,) = read_rows(spark, str(source.lake), TOPIC).rows
     assert (row["d"], row["gone"], row["kept"]) == (Decimal("1.2500"), "left", "new")
+
+
+DAY, MOMENT = (
+    {"type": kind, "name": f"io.debezium.time.{name}", "optional": True} for kind, name in (("int32", "Date"), ("int64", "Timestamp"))
+)
+MIDNIGHT = 86_400_000
+
+
+@pytest.mark.both_engines
+def test_a_date_becomes_a_timestamp_in_a_table_that_had_none(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    """Delta's feature for such a column was not enabled: the flow stopped for ever, though its key and its delete markers only grew."""
+    source = Source(apply, tmp_path, CdcFlow(TOPIC))
+    days, moments = ([{**of, "field": "id"}, plain("v", "string")] for of in (DAY, MOMENT))
+    source.load(*(source.event("c", days, day, "old") for day in (1, 2, 3)), source.event("d", days, 3))
+    changed = source.load(source.event("u", moments, MIDNIGHT, "new"), source.event("d", moments, 2 * MIDNIGHT))
+    assert changed.batches[0].columns_widened == ("id",)
+    source.load(source.event("c", moments, MIDNIGHT + 1_500, "exact"))
+    found = [(str(row["id"]), row["v"]) for row in read_rows(spark, str(source.lake), TOPIC).rows]
+    assert found == [("1970-01-02 00:00:00", "new"), ("1970-01-02 00:00:01.500000", "exact")]
+
+
+@pytest.mark.parametrize(
+    "flow", [CdcFlow(TOPIC), pytest.param(CdcFlow(TOPIC, stored_as_scd_type=2), marks=pytest.mark.deep)], ids=["rows", "versions"]
+)
+def test_a_first_timestamp_column_is_added(flow: CdcFlow, apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    """As above; the log beside a table of versions gets it too."""
+    source = Source(apply, tmp_path, flow)
+    old = [plain("id", "int32"), plain("v", "string")]
+    source.load(source.event("c", old, 1, "a"))
+    assert source.load(source.event("c", [*old, {**MOMENT, "field": "at"}], 2, "b", 0)).batches[0].columns_added == ("at",)
+    found = [(row["id"], str(row["at"])) for row in read_rows(spark, str(source.lake), TOPIC).rows]
+    assert found == [(1, "None"), (2, "1970-01-01 00:00:00")]

@@ -19,7 +19,7 @@ from airflow_cdc.pipeline.record.append_once import read_appended
 from airflow_cdc.pipeline.record.moves import names_of_moves
 from airflow_cdc.pipeline.target.alter_table import add_columns, set_properties, widen_columns, with_deletion_vectors
 from airflow_cdc.pipeline.target.correct_statistics import correct_statistics
-from airflow_cdc.pipeline.target.create_table import NewTable, create_target
+from airflow_cdc.pipeline.target.create_table import NewTable, create_target, recorded_forms
 from airflow_cdc.pipeline.target.document_columns import count_misfits, fill_document_columns
 from airflow_cdc.pipeline.target.table_properties import DOCUMENT_COLUMNS_PROPERTY, EXACT_STATISTICS
 from airflow_cdc.pipeline.target.target_table import TargetTable, columns_of
@@ -82,6 +82,7 @@ def fit_table(
             comments=decoder.columns.comments,
             document_columns=run.flow.document_columns,
             scd_columns=run.flow.scd_columns,
+            forms=decoder.columns.forms,
         )
         target = ways.create(run.spark, run.table, new)
     if wider:
@@ -92,6 +93,10 @@ def fit_table(
     if not target.exact_statistics and correct_statistics(target.uri) is not None:
         # Once: the table is of an earlier version.
         ways.set_properties(run.spark, target.uri, EXACT_STATISTICS)
+    if not decoder.columns.forms.items() <= target.forms.items():
+        # Before the first of such texts: of a new column, or in a table of an earlier version.
+        target = replace(target, forms={**target.forms, **decoder.columns.forms})
+        ways.set_properties(run.spark, target.uri, recorded_forms(target.forms))
     added = add_columns(run.spark, target, types, comments=decoder.columns.comments)
     filled = _fill_document_columns(run, target)
     run.after_effect("target")

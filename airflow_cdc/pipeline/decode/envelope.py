@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from airflow_cdc.model.columns import FILE, RAW, RAW_KEY
 from airflow_cdc.model.connectors.registry import entries
-from airflow_cdc.pipeline.read.one_document import END, has_lone_surrogate, is_one, sealed
+from airflow_cdc.pipeline.read.one_document import END, STRICT, has_lone_surrogate, is_one, sealed
 from airflow_cdc.pipeline.spark import sql
 
 LINE_STRUCT = "__cdc_parsed"
@@ -100,7 +100,7 @@ def named_topic(of_older_surveys: Sequence[str] = ()) -> str:
 
 def parse_line(members: str) -> str:
     """Return the SQL that parses a line into a struct of ``members`` (DDL), all of whose leaves are text."""
-    options = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', {sql.text(CORRUPT)}, 'allowNonNumericNumbers', 'true')"
+    options = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', {sql.text(CORRUPT)}, {STRICT})"
     # A bare null is an archived tombstone, which the parser would report as corrupt.
     return sql.once(f"from_json(nullif({sealed(RAW)}, 'null'), {sql.text(members + f', {CORRUPT} STRING, {END} STRING')}, {options})")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from airflow_cdc.model.columns import KIND, RAW_KEY
+from airflow_cdc.pipeline.read.one_document import STRICT
 from airflow_cdc.pipeline.spark import sql
 
 
@@ -15,8 +16,8 @@ def parse_key(members: str, *, wrapped: bool, bare: bool) -> str:
     :param wrapped: whether some keys are ``{schema, payload}``.
     :param bare: whether some are not.
     """
-    forms = [f"from_json({RAW_KEY}, {sql.text(f'payload STRUCT<{members}>')}).payload"] if wrapped else []
-    forms += [f"from_json({RAW_KEY}, {sql.text(members)})"] if bare else []
+    forms = [f"from_json({RAW_KEY}, {sql.text(f'payload STRUCT<{members}>')}, map({STRICT})).payload"] if wrapped else []
+    forms += [f"from_json({RAW_KEY}, {sql.text(members)}, map({STRICT}))"] if bare else []
     return f"coalesce({', '.join(forms)})"
 
 

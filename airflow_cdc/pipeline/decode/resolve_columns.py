@@ -8,16 +8,17 @@ that was not made by the schema-change topic.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from airflow_cdc.model.archive.survey import TopicShape
 from airflow_cdc.model.columns import is_reserved
 from airflow_cdc.model.errors import SchemaChangeError
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
-from airflow_cdc.pipeline.decode.schema_types import bare_names, schema_types
+from airflow_cdc.pipeline.decode.schema_types import FormOf, bare_names, follow_events, schema_types
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, column_names, key_columns
 from airflow_cdc.pipeline.decode.types.column_types import holds
 from airflow_cdc.pipeline.decode.types.connect_types import ColumnType, cast_to, column_type, read_as
+from airflow_cdc.pipeline.decode.types.text_forms import TextForm
 
 
 def _refuse_names_that_differ_in_case(names: Sequence[str], flow: CdcFlow) -> None:
@@ -40,13 +41,15 @@ def resolve_columns(
     inferred: Mapping[str, str],
     known: Mapping[str, ColumnType] | None = None,
     without_key: bool = False,
+    form_of: FormOf = follow_events,
 ) -> SourceColumns:
     """Resolve the columns of a microbatch.
 
     :param table: the target table's types by column; empty if the table does not exist.
     :param inferred: types by column, inferred from the JSON values.
     :param known: types by column that are known beside the events: from other events' schemas, a provided one, or the schema-change topic.
-    :param without_key: whether no column identifies a row.
+    :param without_key: whether no column identifies a row, and so all do.
+    :param form_of: returns the form of a column's texts; asked of the columns that identify a row.
     :raises KeysUnknownError: see :func:`key_columns`.
     :raises SchemaChangeError: if a column's name is reserved, two differ only in case, or a column's types have no common type.
     """
@@ -54,7 +57,12 @@ def resolve_columns(
     encoded = {name: column_type(field, connector) for name, each in flow.declared.items() if (field := each.connect_field(name))}
     plain = {name: read_as(each.sql_type, encoded.get(name)) for name, each in flow.declared.items()}
     of_bare = {name: {**(known or {}), **plain}.get(name) for name in bare_names(shapes)}
-    from_schema = schema_types(shapes, flow, of_bare=of_bare)
+    keys = () if without_key else key_columns(shapes, flow)
+
+    def form_if_identity(name: str, rules: Iterable[ColumnType]) -> TextForm | None:
+        return form_of(name, rules) if without_key or name in keys else None
+
+    from_schema = schema_types(shapes, flow, of_bare=of_bare, form_of=form_if_identity)
     types: dict[str, ColumnType] = {}
     untyped: list[str] = []
     names = column_names(shapes)
@@ -76,8 +84,11 @@ def resolve_columns(
         else:
             untyped.append(name)
     as_text = {name: spelled for name, rule in types.items() if table.get(name) == "STRING" and (spelled := _as_text(rule))}
-    keys = () if without_key else key_columns(shapes, flow)
-    return SourceColumns({**types, **as_text}, keys, tuple(untyped), as_text=tuple(as_text))
+    types |= as_text
+    texts = [name for name, rule in types.items() if rule.sql_type == "STRING" and (without_key or name in keys)]
+    types |= {name: types[name].in_form(form_of(name, [types[name]])) for name in texts}
+    forms = {name: types[name].form for name in texts if not types[name].form.is_plain}
+    return SourceColumns(types, keys, tuple(untyped), as_text=tuple(as_text), forms=forms)
 
 
 def _as_text(rule: ColumnType) -> ColumnType | None:

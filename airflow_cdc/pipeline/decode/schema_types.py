@@ -6,7 +6,7 @@ column chooses by how the event's own schema defines the column (:data:`DEFINITI
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -20,10 +20,17 @@ from airflow_cdc.pipeline.decode.source_columns import IMAGES, SourceColumns, co
 from airflow_cdc.pipeline.decode.types.column_types import canonical, common_type
 from airflow_cdc.pipeline.decode.types.connect_types import FORMERLY, ColumnType, cast_to, column_type, read_as
 from airflow_cdc.pipeline.decode.types.native_readings import definition_of
+from airflow_cdc.pipeline.decode.types.text_forms import TEXT, TextForm
 from airflow_cdc.pipeline.native.duckdb_sql import text
 from airflow_cdc.pipeline.spark import sql
 
 _IMAGE_NAMES = ", ".join(sql.text(name) for name in IMAGES)
+FormOf = Callable[[str, Iterable[ColumnType]], "TextForm | None"]
+"""From a STRING column and the rules of its events to the one form of its texts; None: each text follows its event."""
+
+
+def follow_events(_name: str, _rules: Iterable[ColumnType]) -> None:
+    """Return no form."""
 
 
 def bare_names(shapes: Iterable[TopicShape]) -> list[str]:
@@ -32,7 +39,11 @@ def bare_names(shapes: Iterable[TopicShape]) -> list[str]:
 
 
 def schema_types(
-    shapes: Iterable[TopicShape], flow: CdcFlow, *, of_bare: Mapping[str, ColumnType | None] = MappingProxyType({})
+    shapes: Iterable[TopicShape],
+    flow: CdcFlow,
+    *,
+    of_bare: Mapping[str, ColumnType | None] = MappingProxyType({}),
+    form_of: FormOf = follow_events,
 ) -> dict[str, ColumnType]:
     """Return the rules of the columns that the events' own schemas define: each event is read by its own.
 
@@ -47,10 +58,10 @@ def schema_types(
         rules = {**({NO_DEFINITION: bare} if bare else {}), **defined.rules}
         declared = flow.declared.get(name)
         sql_type = canonical(declared.sql_type) if declared else _common(flow, name, rules, defined.files)
-        rule = read_by_schema(name, rules, sql_type, defined.formerly)
-        if rule.by_schema and name in of_bare and not bare:
-            rule = read_by_schema(name, {NO_DEFINITION: cast_to(sql_type), **rules}, sql_type, defined.formerly)
-        found[name] = rule
+        if name in of_bare and not bare and read_by_schema(name, rules, sql_type).by_schema:
+            rules = {NO_DEFINITION: cast_to(sql_type), **rules}
+        form = form_of(name, rules.values()) if sql_type == "STRING" else None
+        found[name] = read_by_schema(name, rules, sql_type, formerly=defined.formerly, form=form)
     return found
 
 
@@ -64,7 +75,8 @@ def read_across(columns: SourceColumns, shapes: Sequence[TopicShape], flow: CdcF
     types = {}
     for name, rule in columns.types.items():
         rules = {**({NO_DEFINITION: rule} if name in bare else {}), **(defined[name].rules if name in defined else {})}
-        types[name] = read_by_schema(name, rules, rule.sql_type, columns.formerly.get(name, ())) if name in defined else rule
+        older, form = columns.formerly.get(name, ()), columns.forms.get(name)
+        types[name] = read_by_schema(name, rules, rule.sql_type, formerly=older, form=form) if name in defined else rule
     return replace(columns, types=types)
 
 
@@ -129,15 +141,18 @@ def common_type_of(rules: Iterable[ColumnType]) -> str | None:
     return common
 
 
-def read_by_schema(name: str, rules: Mapping[str, ColumnType], sql_type: str, formerly: Iterable[str] = ()) -> ColumnType:
+def read_by_schema(
+    name: str, rules: Mapping[str, ColumnType], sql_type: str, *, formerly: Iterable[str] = (), form: TextForm | None = None
+) -> ColumnType:
     """Return the rule by which each event is read by its own schema: one rule for all where it reads the values of every schema.
 
     :param rules: by definition of the column (:func:`_definition`).
+    :param form: the form of all texts; None where each follows its event.
     """
     widest = next((rule for rule in rules.values() if rule.sql_type == sql_type and all(map(rule.reads, rules.values()))), None)
     if widest:
-        return widest
-    each = {definition: read_as(sql_type, rule) for definition, rule in rules.items()}
+        return widest.in_form(form)
+    each = {definition: read_as(sql_type, rule).in_form(form) for definition, rule in rules.items()}
     first = next(iter(each.values()))
     if all(map(first.reads, each.values())):
         return first
@@ -156,6 +171,7 @@ def read_by_schema(name: str, rules: Mapping[str, ColumnType], sql_type: str, fo
         by_schema=True,
         native=native if all(rule.native for rule in each.values()) else None,
         is_fraction=any(rule.is_fraction for rule in each.values()),
+        form=form or TEXT,
     )
 
 

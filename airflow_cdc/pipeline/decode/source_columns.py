@@ -15,6 +15,7 @@ from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.column_origin import TypeReport
 from airflow_cdc.pipeline.decode.envelope import SINGLE
 from airflow_cdc.pipeline.decode.types.connect_types import ColumnType
+from airflow_cdc.pipeline.decode.types.text_forms import TextForm
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class SourceColumns:
     """Columns that are STRING in the table and of another type in the events."""
     key_is_single: bool = False
     """Whether a record's key may be the only key column's value alone."""
+    forms: Mapping[str, TextForm] = dataclasses.field(default_factory=dict)
+    """By column that identifies a row and is kept as text: the form of all its texts, where they are no plain ones."""
 
     @property
     def by_schema(self) -> list[str]:

@@ -15,7 +15,7 @@ from airflow_cdc.model.look.moved_files import LogSpan
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, may_read, rows_by_name
 from airflow_cdc.pipeline.native.duckdb_sql import text, texts
 from airflow_cdc.pipeline.native.fetched_files import FetchedFiles, is_fetched
-from airflow_cdc.pipeline.native.trailing_commas import with_trailing_commas
+from airflow_cdc.pipeline.native.loose_json import with_loose_json
 from airflow_cdc.pipeline.read.read_lines import read_lines
 from airflow_cdc.pipeline.spark.session import session_for_batch
 from airflow_cdc.pipeline.survey.commit_positions import COMMIT, READ_COMMIT, member, parse_lines
@@ -58,7 +58,7 @@ def _natively(archive: str, files: Sequence[ArchivedFile], topic: str, *, dialec
 
     try:
         fetched = FetchedFiles(archive, [file.path for file in files])
-        if with_trailing_commas(fetched):
+        if with_loose_json(fetched):
             return None
         with connect_duckdb() as connection:
             connection.register_filesystem(fetched)

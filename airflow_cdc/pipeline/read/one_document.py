@@ -11,6 +11,9 @@ from airflow_cdc.pipeline.spark import sql
 END = "__cdc_end"
 """Member of a parsed :func:`sealed` text; NULL where the text is not one JSON object to its end, or an object without members."""
 
+STRICT = "'allowNonNumericNumbers', 'false'"
+"""An option of Spark's JSON reader, in a map: ``NaN`` is no JSON, and as a text it would become one with quotes."""
+
 _BETWEEN = r"[\x00-\x20\x7F\u0085\u00A0\u1680\u2000-\u200F\u2028\u2029\u202F\u205F\u2060\u3000\uFEFF]"
 """What writers put between documents: white space of JSON or of Unicode, and control characters."""
 _STARTS_NEXT = rf"\}}{_BETWEEN}*+(?=\{{)"

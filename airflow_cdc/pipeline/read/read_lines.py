@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat
 from airflow_cdc.model.columns import FILE, LINE, ORDINAL, RAW, RAW_KEY
-from airflow_cdc.pipeline.read.one_document import END, documents_of, has_lone_surrogate, without_lone_surrogates
+from airflow_cdc.pipeline.read.one_document import END, STRICT, documents_of, has_lone_surrogate, without_lone_surrogates
 from airflow_cdc.pipeline.read.respell import respelled
 from airflow_cdc.pipeline.read.typed_records import is_typed, read_typed
 from airflow_cdc.pipeline.spark import sql
@@ -85,7 +85,8 @@ def _records_of(text: str) -> str:
     """Return the SQL of the documents in a JSON array's text; for any other text, the text itself, which no reader accepts as a record."""
     # Wrapped in an object, because the parser ignores anything behind the end of a bare array; or of the object.
     wrapped = f"concat('{{\"records\":', {without_lone_surrogates(text)}, ',\"{END}\":0}}')"
-    parsed = f"from_json({wrapped}, 'records ARRAY<STRING>, {END} STRING, corrupt STRING', map('columnNameOfCorruptRecord', 'corrupt'))"
+    members, options = f"'records ARRAY<STRING>, {END} STRING, corrupt STRING'", f"map('columnNameOfCorruptRecord', 'corrupt', {STRICT})"
+    parsed = f"from_json({wrapped}, {members}, {options})"
     # Parsing replaces invalid UTF-8. A document with the replacement character had such bytes, or may have had: keep its bytes invalid, as
     # this is how it is recognised.
     is_text = f"is_valid_utf8({text}) AND NOT {has_lone_surrogate(text)}"

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from airflow_cdc.model.connectors import flattened_names
 from airflow_cdc.pipeline.read import cloud_events, flattened
-from airflow_cdc.pipeline.read.one_document import END, has_lone_surrogate, sealed
+from airflow_cdc.pipeline.read.one_document import END, STRICT, has_lone_surrogate, sealed
 from airflow_cdc.pipeline.spark import sql
 
 MARKS = (*flattened_names.MARKS, *cloud_events.MARKS)
@@ -101,7 +101,7 @@ def _bare_key(key: str) -> str:
 def _parse(text: str, members: str) -> str:
     """Return the SQL of a JSON object's members, each as text; NULL for any other text, and for one that goes on behind the object."""
     of_members = sql.text(f"{members}, {END} STRING, corrupt STRING")
-    parsed = f"from_json({sealed(text)}, {of_members}, map('columnNameOfCorruptRecord', 'corrupt'))"
+    parsed = f"from_json({sealed(text)}, {of_members}, map('columnNameOfCorruptRecord', 'corrupt', {STRICT}))"
     return sql.let("parsed", parsed, f"if(parsed.corrupt IS NULL AND parsed.{END} IS NOT NULL, parsed, NULL)")
 
 

@@ -39,7 +39,7 @@ from airflow_cdc.pipeline.survey.source_facts import SourceFacts, facts_of
 from airflow_cdc.pipeline.target.find_commit import history_of
 from airflow_cdc.pipeline.target.lost_commits import unless_lost
 from airflow_cdc.pipeline.target.refuse_other_shape import refuse_other_shape
-from airflow_cdc.pipeline.target.table_properties import MODE_OF_MAPPING
+from airflow_cdc.pipeline.target.table_properties import FORMS_PROPERTY, MODE_OF_MAPPING
 from airflow_cdc.pipeline.target.target_table import columns_of, describe_table, read_target
 
 _OWN_TABLES = (quarantine_uri, delete_markers_uri, expired_markers_uri, moves_uri, events_uri)
@@ -213,7 +213,7 @@ class _FlowRetyping:
 
 
 def _bring_features(session: SparkSession, live: str, held: Row | None, wanted: Row) -> None:
-    """Enable on a table the Delta features that another table's types need: an overwrite requires them, but does not enable them.
+    """Enable on a table the Delta features that another table's types need, and record the forms of its texts: an overwrite does neither.
 
     :param held: Delta's description of the table; None where it does not exist, and the overwrite creates it with them.
     :param wanted: the same for the other table.
@@ -224,6 +224,9 @@ def _bring_features(session: SparkSession, live: str, held: Row | None, wanted: 
     properties = {f"delta.feature.{name}": "supported" for name in lacking}
     if mode := (wanted["properties"] or {}).get(MODE_OF_MAPPING):
         properties[MODE_OF_MAPPING] = mode
+    forms, known = ((table["properties"] or {}).get(FORMS_PROPERTY, "{}") for table in (wanted, held))
+    if forms != known:
+        properties[FORMS_PROPERTY] = forms
     if properties:
         assigned = ", ".join(f"{sql.text(name)} = {sql.text(value)}" for name, value in properties.items())
         session.sql(f"ALTER TABLE {sql.delta(live)} SET TBLPROPERTIES ({assigned})")

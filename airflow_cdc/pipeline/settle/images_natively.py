@@ -20,8 +20,8 @@ from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, may_read,
 from airflow_cdc.pipeline.native.duckdb_sql import name, struct, text
 from airflow_cdc.pipeline.native.fetched_files import is_fetched
 from airflow_cdc.pipeline.native.free_memory import free_memory
+from airflow_cdc.pipeline.native.loose_json import with_loose_json
 from airflow_cdc.pipeline.native.record_lines import IS_OF_LAYOUT, RecordLines, UnpairedError, fetch
-from airflow_cdc.pipeline.native.trailing_commas import with_trailing_commas
 from airflow_cdc.pipeline.settle.images import Images
 from airflow_cdc.pipeline.spark.storage import is_local
 from airflow_cdc.pipeline.survey.survey_natively import MOST_TEXT_BYTES, is_of_lines
@@ -114,7 +114,7 @@ class NativeImages:
             files = fetch(self.microbatch.archive, self.microbatch.files)
             are_values = self.microbatch.shapes[0].layout is RecordLayout.VALUE
             lines = RecordLines(files, self.microbatch.files, are_values=are_values)
-            if with_trailing_commas(files):
+            if with_loose_json(files):
                 return None
             with connect_duckdb(threads=threads_for(self.microbatch.text_size)) as connection:
                 connection.register_filesystem(files)

@@ -21,6 +21,7 @@ from airflow_cdc.pipeline.decode.types.suspicions import Suspicion, find_suspici
 from airflow_cdc.pipeline.settle.images import Images
 from airflow_cdc.pipeline.settle.known_columns import KnownColumns, known_columns, spelling
 from airflow_cdc.pipeline.settle.schema_topic_columns import SchemaTopicColumns, schema_topic_columns
+from airflow_cdc.pipeline.settle.settle_form import Forms
 from airflow_cdc.pipeline.survey.schema_changes import TableChange
 from airflow_cdc.pipeline.survey.source_facts import SourceFacts
 from airflow_cdc.pipeline.target.target_table import TargetTable
@@ -92,6 +93,9 @@ def settle_columns(source: Source, images: Callable[[Sequence[str]], Images]) ->
         inferred=guess.types,
         known={**of_topic.types, **known.types},
         without_key=source.without_key,
+        form_of=Forms(
+            flow=flow, table=table, archived=source.facts.archived, connector=source.connector, without_key=source.without_key
+        ).of,
     )
     untyped_keys = {key: STRING for key in columns.keys if key not in columns.types}
     columns = replace(columns, types={**columns.types, **untyped_keys})

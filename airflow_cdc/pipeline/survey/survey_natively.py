@@ -16,8 +16,8 @@ from airflow_cdc.model.archive.survey import RecordKind
 from airflow_cdc.model.columns import FILE
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, lines_with_null, may_read, rows_by_name
 from airflow_cdc.pipeline.native.fetched_files import is_fetched, is_named_alike
+from airflow_cdc.pipeline.native.loose_json import with_loose_json
 from airflow_cdc.pipeline.native.record_lines import RecordLines, UnpairedError, fetch, is_paired_natively
-from airflow_cdc.pipeline.native.trailing_commas import with_trailing_commas
 from airflow_cdc.pipeline.spark.storage import is_local
 from airflow_cdc.pipeline.survey.control_events_sql import control_events
 from airflow_cdc.pipeline.survey.row_events_sql import row_events
@@ -130,7 +130,7 @@ def _shapes(
     :raises UnpairedError: when a companion has other lines than its file.
     """
     fetched = fetch(archive, files)
-    if loose := with_trailing_commas(fetched):
+    if loose := with_loose_json(fetched):
         parts = zip(files, fetched.uris, fetched.uris[-len(files) :], strict=False)
         strict = [file for file, *uris in parts if loose.isdisjoint(uris)]
         return _read(archive, strict, events, are_values=are_values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
@@ -15,6 +15,8 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 
 DELETION_VECTORS_FROM_BYTES = 16 * 1024**2
 """Below this size rewriting a file is cheaper than keeping a deletion vector beside it (docs/adr/measurements.md)."""
+_TIMESTAMP_NTZ = {"delta.feature.timestampNtz": "supported"}
+"""Of the features of types that we use, the only one that an existing table does not get by itself."""
 MAPPED_BY_NAME = f"'{MODE_OF_MAPPING}' = 'name'"
 """The property as SQL: column names in the table are independent of those in its files."""
 
@@ -32,6 +34,21 @@ def set_properties(spark: SparkSession, uri: str, properties: Mapping[str, str])
     spark.sql(f"ALTER TABLE {sql.delta(uri)} SET TBLPROPERTIES ({assigned})")
 
 
+def allow_types(spark: SparkSession, uri: str, kinds: Iterable[str], *, held: Iterable[str]) -> None:
+    """Let a table have columns of more types; it gets by itself only what the types of its first columns need.
+
+    :param kinds: Spark SQL types.
+    :param held: those of the table's columns.
+    """
+    if need_feature(kinds) and not need_feature(held):
+        set_properties(spark, uri, _TIMESTAMP_NTZ)
+
+
+def need_feature(kinds: Iterable[str]) -> bool:
+    """Return whether a table has to be given a Delta feature for columns of these Spark SQL types."""
+    return any("TIMESTAMP_NTZ" in kind for kind in kinds)
+
+
 def add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str, str], *, comments: Mapping[str, str]) -> tuple[str, ...]:
     """Add the columns that the events have and the table lacks, each after its neighbour; return their names.
 
@@ -41,6 +58,7 @@ def add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str, 
     missing = [name for name in columns if name.lower() not in known]
     if sql.needs_column_mapping(missing):
         map_columns(spark, target.uri)
+    allow_types(spark, target.uri, [columns[name] for name in missing], held=target.columns.values())
     left = None
     for name, kind in columns.items():
         if name in missing:
@@ -53,7 +71,7 @@ def add_columns(spark: SparkSession, target: TargetTable, columns: Mapping[str, 
 def widen_columns(spark: SparkSession, uri: str, columns: Mapping[str, str]) -> None:
     """Give columns wider types."""
     # Set here only: type widening is a reader feature, so other tables keep plain readers.
-    set_properties(spark, uri, {"delta.enableTypeWidening": "true"})
+    set_properties(spark, uri, {"delta.enableTypeWidening": "true", **(_TIMESTAMP_NTZ if need_feature(columns.values()) else {})})
     for name, kind in columns.items():
         spark.sql(f"ALTER TABLE {sql.delta(uri)} ALTER COLUMN {sql.name(name)} TYPE {kind}")
 

@@ -37,10 +37,12 @@ from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.pipeline.decode.decode_events import VALUE_POSITIONS_TYPE
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
+from airflow_cdc.pipeline.decode.types.text_forms import TextForm
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.target.table_properties import (
     DOCUMENT_COLUMNS_PROPERTY,
     EXACT_STATISTICS,
+    FORMS_PROPERTY,
     KEYS_PROPERTY,
     MODE_OF_MAPPING,
     MODE_PROPERTY,
@@ -90,6 +92,8 @@ class NewTable:
     """Definitions of the document columns by name."""
     scd_columns: ScdColumns = field(default_factory=ScdColumns)
     """Names of the columns of a table that keeps versions."""
+    forms: Mapping[str, TextForm] = field(default_factory=dict)
+    """As :attr:`airflow_cdc.pipeline.target.target_table.TargetTable.forms`."""
 
 
 def create_target(spark: SparkSession, uri: str, new: NewTable) -> TargetTable:
@@ -116,9 +120,16 @@ def properties_of(new: NewTable) -> dict[str, str]:
         properties[DOCUMENT_COLUMNS_PROPERTY] = definition_of(new.document_columns)
     if new.mode is TableMode.VERSIONS:
         properties[SCD_COLUMNS_PROPERTY] = json.dumps(new.scd_columns.to_json(), ensure_ascii=False)
+    if new.forms:
+        properties |= recorded_forms(new.forms)
     if sql.needs_column_mapping(columns_with_ours(new)):
         properties[MODE_OF_MAPPING] = "name"
     return properties
+
+
+def recorded_forms(forms: Mapping[str, TextForm]) -> dict[str, str]:
+    """Return the table property that records the forms of texts."""
+    return {FORMS_PROPERTY: json.dumps({name: str(form) for name, form in forms.items()}, ensure_ascii=False)}
 
 
 def created(uri: str, new: NewTable) -> TargetTable:
@@ -136,6 +147,7 @@ def created(uri: str, new: NewTable) -> TargetTable:
         guessed=guessed,
         document_columns=definition_of(new.document_columns),
         scd_columns=new.scd_columns,
+        forms=new.forms,
     )
 
 

@@ -18,6 +18,8 @@ RENAMED_PROPERTY = "airflow_cdc.renamed_columns"
 """Table property, JSON: current column names by the older names that late events may use."""
 SCD_COLUMNS_PROPERTY = "airflow_cdc.scd_columns"
 """Table property, JSON: the :class:`~airflow_cdc.model.flow.scd_columns.ScdColumns` of a table of versions; frozen like the keys."""
+FORMS_PROPERTY = "airflow_cdc.text_forms"
+"""Table property, JSON: the forms (:mod:`airflow_cdc.pipeline.decode.types.text_forms`) of texts that identify rows, by column."""
 EXACT_STATISTICS = {"airflow_cdc.statistics": "exact"}
 """Table property of tables all of whose files have right statistics in the log: tables of earlier versions lack it."""
 MODE_OF_MAPPING = "delta.columnMapping.mode"

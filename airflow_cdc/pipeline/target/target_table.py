@@ -17,12 +17,14 @@ from airflow_cdc.model.flow.column_origin import ENCODED_COMMENT, GUESSED_COMMEN
 from airflow_cdc.model.flow.document_columns import definition_of
 from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.flow.table_mode import TableMode
+from airflow_cdc.pipeline.decode.types.text_forms import TextForm
 from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.spark.storage import is_local
 from airflow_cdc.pipeline.target.open_natively import Description, describe_natively
 from airflow_cdc.pipeline.target.read_commits import has_log
 from airflow_cdc.pipeline.target.table_properties import (
     DOCUMENT_COLUMNS_PROPERTY,
+    FORMS_PROPERTY,
     KEYS_PROPERTY,
     MODE_PROPERTY,
     RENAMED_PROPERTY,
@@ -56,6 +58,8 @@ class TargetTable:
     """Current column names by their older ones."""
     scd_columns: ScdColumns = field(default_factory=ScdColumns)
     """Names of the columns of a table that keeps versions."""
+    forms: Mapping[str, TextForm] = field(default_factory=dict)
+    """By column that identifies a row and is kept as text: the form of all its texts, where that is recorded."""
     exact_statistics: bool = True
     """Whether the table records that the statistics in its log are right."""
     opened: Any = field(default=None, compare=False, repr=False)
@@ -122,6 +126,7 @@ def read_target(spark: SparkSession, uri: str) -> TargetTable | None:
         document_columns=properties.get(DOCUMENT_COLUMNS_PROPERTY, definition_of({})),
         renamed=json.loads(properties.get(RENAMED_PROPERTY, "{}")),
         scd_columns=scd_columns,
+        forms={name: TextForm.parse(form) for name, form in json.loads(properties.get(FORMS_PROPERTY, "{}")).items()},
         exact_statistics=has_exact_statistics(properties),
         opened=found.table,
     )

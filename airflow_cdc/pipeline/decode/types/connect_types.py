@@ -40,6 +40,15 @@ from airflow_cdc.pipeline.decode.types.native_readings import (
     read_zoned,
     text,
 )
+from airflow_cdc.pipeline.decode.types.text_forms import (
+    OWN_SCALE,
+    TEXT,
+    TIME,
+    TextForm,
+    form_of_type,
+    respelled,
+    respelled_natively,
+)
 from airflow_cdc.pipeline.spark import sql
 
 
@@ -60,6 +69,22 @@ class ColumnType:
     """Whether the archived value is a text that says the same to people (``2026-11-20T08:00:00Z``, ``infinity``)."""
     is_fraction: bool = False
     """Whether the archived value may be a JSON number with a point, of which the column keeps all digits."""
+    form: TextForm = TEXT
+    """Of a STRING: the form of its texts; :data:`TEXT` also where each follows its event."""
+
+    @property
+    def text_form(self) -> TextForm:
+        """The form of the values as text."""
+        return self.form if self.sql_type == "STRING" or self.is_text else form_of_type(self.sql_type)
+
+    def in_form(self, form: TextForm | None) -> ColumnType:
+        """Return the rule of a STRING with texts of a form; with the texts that it has where they are of another kind."""
+        own = self.form
+        if form is None or form.is_plain or own == form or own.kind != form.kind:
+            return self
+        native = self.native
+        by_native = (lambda leaf: respelled_natively(native(leaf), own, form)) if native else None
+        return replace(self, read=lambda value: respelled(self.read(value), own, form), native=by_native, form=form)
 
     def reads(self, other: ColumnType) -> bool:
         """Return whether the rule reads another's values too: the same SQL, of the same type, a wider integer or a longer decimal.
@@ -145,7 +170,7 @@ def read_as(declared: str, rule: ColumnType | None) -> ColumnType:
     if sql_type == "STRING":
         # A cast would decode the bytes as UTF-8, which they need not be. The JSON text has base64.
         is_kept = rule.is_text or rule.sql_type == "BINARY" or rule.sql_type.startswith("ARRAY<")
-        cast = replace(rule, sql_type=sql_type, read=lambda value: f"CAST({rule.read(value)} AS STRING)", native=None)
+        cast = replace(rule, sql_type=sql_type, read=lambda value: f"CAST({rule.read(value)} AS STRING)", native=None, form=rule.text_form)
         return STRING if is_kept else cast
     if rule.sql_type == "STRING":
         of_text = cast_to(sql_type)
@@ -246,9 +271,10 @@ def _time_of_day(units_per_second: int, *, signed: bool = False) -> ColumnType:
             text = f"concat(if({count} < 0, '-', ''), {text})"
         return f"CASE WHEN {count} >= {-(2**63) + 1 if signed else 0}L THEN {text} END"
 
-    return ColumnType("STRING", read, native=read_time_of_day(units_per_second, signed=signed))
+    return ColumnType("STRING", read, native=read_time_of_day(units_per_second, signed=signed), form=TextForm(TIME, digits))
 
 
+_LOCAL_NANOS, _NANOS = (ColumnType("STRING", _nano_timestamp, form=TextForm(of, 9)) for of in ("TIMESTAMP_NTZ", "TIMESTAMP"))
 _ZONED = replace(cast_to("TIMESTAMP"), native=read_zoned, is_text=True)
 _DATE = ColumnType("DATE", _days, native=read_days(FIRST_DAY, LAST_DAY))
 
@@ -262,7 +288,7 @@ _SEMANTIC: Mapping[str, ColumnType] = {
     "io.debezium.time.Timestamp": _local_timestamp(1_000),
     "org.apache.kafka.connect.data.Timestamp": _local_timestamp(1_000),
     "io.debezium.time.MicroTimestamp": _local_timestamp(1_000_000),
-    "io.debezium.time.NanoTimestamp": ColumnType("STRING", _nano_timestamp),
+    "io.debezium.time.NanoTimestamp": _LOCAL_NANOS,
     "io.debezium.time.ZonedTimestamp": _ZONED,
     # Avro's logical types, for files without Connect's names.
     "date": _DATE,
@@ -270,11 +296,11 @@ _SEMANTIC: Mapping[str, ColumnType] = {
     "time-micros": _time_of_day(1_000_000),
     "timestamp-millis": ColumnType("TIMESTAMP", lambda value: instant(value, 1_000)),
     "timestamp-micros": ColumnType("TIMESTAMP", lambda value: instant(value, 1_000_000)),
-    "timestamp-nanos": ColumnType("STRING", _nano_timestamp),
+    "timestamp-nanos": _NANOS,
     "local-timestamp-millis": _local_timestamp(1_000),
     "local-timestamp-micros": _local_timestamp(1_000_000),
-    "local-timestamp-nanos": ColumnType("STRING", _nano_timestamp),
-    VARIABLE_SCALE_DECIMAL: ColumnType("STRING", read_variable_scale),
+    "local-timestamp-nanos": _LOCAL_NANOS,
+    VARIABLE_SCALE_DECIMAL: ColumnType("STRING", read_variable_scale, form=OWN_SCALE),
 }
 
 _DECLARED: Mapping[str, ColumnType] = {
@@ -320,7 +346,8 @@ def _decimal(field: Mapping[str, Any], array: str | None) -> ColumnType:
     def read(value: str) -> str:
         return read_decimal(value, names, scale, sql_type, array)
 
-    return ColumnType(sql_type, read, native=native, is_fraction=sql_type != "STRING" and scale > 0 and not array)
+    form = TextForm("DECIMAL", max(scale, 0)) if sql_type == "STRING" else TEXT
+    return ColumnType(sql_type, read, native=native, is_fraction=sql_type != "STRING" and scale > 0 and not array, form=form)
 
 
 FORMERLY = "formerly"
