@@ -14,10 +14,9 @@ from urllib.parse import unquote
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat
-from airflow_cdc.model.archive.compressions import CUT_OFF, MOST_MAGIC, compression_of, why_not_decompressed
+from airflow_cdc.model.archive.compressions import MOST_MAGIC, compression_of, may_end_unseen, why_cut_off, why_not_decompressed
 from airflow_cdc.model.archive.set_aside import UNREADABLE, SetAsideFile, set_aside
 from airflow_cdc.model.archive.survey import RecordKind, TopicShape
-from airflow_cdc.model.archive.zstandard_frames import ends_with_its_last_frame
 from airflow_cdc.model.errors import SparkFailedError
 from airflow_cdc.model.files import FileSystem, is_local
 from airflow_cdc.pipeline.spark.spark_errors import failed_file, place_of
@@ -88,21 +87,21 @@ def _blamed(archive: str, files: Sequence[ArchivedFile], problem: Exception) -> 
 
 
 def _cut_off(archive: str, files: Iterable[ArchivedFile]) -> dict[str, str]:
-    """Return by path the files of Zstandard frames that no reader finds to be cut off; those that are none at all are found by readers."""
-    parts = [(file, part) for file in files for part in _parts(file) if part.lower().endswith((".zst", ".zstd"))]
+    """Return by path the files that are cut off, with the reason, where no reader finds it."""
+    parts = [(file, part) for file in files for part in _parts(file) if may_end_unseen(part)]
     if not parts:
         return {}
     fs, root = file_system(archive)
 
-    def is_cut(part: str) -> bool:
+    def why(part: str) -> str | None:
         path = f"{root.rstrip('/')}/{part}"
         size = fs.size(path)
         with fs.open(path, "rb") as content:
-            return not ends_with_its_last_frame(content, size)
+            return why_cut_off(part, content, size)
 
     with ThreadPoolExecutor(_READERS) as pool:
-        cut = pool.map(lambda item: is_cut(item[1]), parts)
-        return {file.path: CUT_OFF for (file, _), found in zip(parts, cut, strict=True) if found}
+        reasons = pool.map(lambda item: why(item[1]), parts)
+        return {file.path: found for (file, _), found in zip(parts, reasons, strict=True) if found}
 
 
 def _parts(file: ArchivedFile) -> Iterator[str]:
@@ -141,10 +140,8 @@ def _not_what_they_are_named(archive: str, files: Sequence[ArchivedFile], shapes
     broken = [file for file in files if kinds.get(file.path) == {RecordKind.MALFORMED.value}]
     garbage = [file for file in broken if file.format in typed]
     texts = [file for file in broken if file.format not in typed]
-    # Hadoop reads no lines from a file that is not bzip2.
-    silent = [file for file in files if file.size and file.path not in kinds and file.path.lower().endswith(".bz2")]
     reasons = {file.path: f"it is no {file.format.value.capitalize()} file, and holds no JSON lines" for file in garbage}
-    return {**reasons, **_compressed(archive, texts), **(_misnamed(archive, silent) if silent else {})}
+    return {**reasons, **_compressed(archive, texts)}
 
 
 def _compressed(archive: str, files: Sequence[ArchivedFile]) -> dict[str, str]:
