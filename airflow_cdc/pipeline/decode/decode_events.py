@@ -214,8 +214,12 @@ class Decoder(MicrobatchShape):
         has_before = self._has_before(with_images=with_images)
         if self._fractions:
             before = (self._parsed_columns if has_before else self.columns.keys) or [KIND]
-            payload = F.col("payload").withField("after", F.expr(texts_of("payload.after", self._parsed_columns)))
-            unwrapped = unwrapped.withColumn("payload", payload.withField("before", F.expr(texts_of("payload.before", before))))
+            after, earlier = (
+                texts_of("payload.after", self._parsed_columns, self._fractions),
+                texts_of("payload.before", before, self._fractions),
+            )
+            payload = F.col("payload").withField("after", F.expr(after)).withField("before", F.expr(earlier))
+            unwrapped = unwrapped.withColumn("payload", payload)
         return rename_members(unwrapped, self.columns.formerly, ("after", "before") if has_before else ("after",))
 
     def _has_before(self, *, with_images: bool) -> bool:
@@ -264,7 +268,7 @@ class Decoder(MicrobatchShape):
             f"{self._parsed_key()} AS key",
         )
         if self._has_keys and self._has_fractions_in_key:
-            return located.withColumn("key", F.expr(texts_of("key", self.columns.keys)))
+            return located.withColumn("key", F.expr(texts_of("key", self.columns.keys, self._fractions)))
         return located
 
     def _parsed_key(self) -> str:

@@ -18,6 +18,7 @@ from airflow_cdc.pipeline.decode.schema_types import bare_names, schema_types
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, column_names, key_columns
 from airflow_cdc.pipeline.decode.types.column_types import holds
 from airflow_cdc.pipeline.decode.types.connect_types import ColumnType, cast_to, column_type, read_as
+from airflow_cdc.pipeline.decode.types.exact_keys import exact_key
 
 
 def _refuse_names_that_differ_in_case(names: Sequence[str], flow: CdcFlow) -> None:
@@ -77,6 +78,8 @@ def resolve_columns(
             untyped.append(name)
     as_text = {name: spelled for name, rule in types.items() if table.get(name) == "STRING" and (spelled := _as_text(rule))}
     keys = () if without_key else key_columns(shapes, flow)
+    by_schema = {*from_schema, *(known or ())}
+    types |= {name: exact_key(types[name]) for name in keys if name in types and name not in by_schema}
     return SourceColumns({**types, **as_text}, keys, tuple(untyped), as_text=tuple(as_text))
 
 

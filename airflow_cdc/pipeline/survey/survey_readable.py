@@ -22,6 +22,7 @@ from airflow_cdc.model.files import FileSystem, is_local
 from airflow_cdc.pipeline.spark.spark_errors import failed_file, place_of
 from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.pipeline.spark.uris import spark_uri
+from airflow_cdc.pipeline.survey.companions import settle_companions
 from airflow_cdc.pipeline.survey.survey_files import survey_files
 
 _BEGINNINGS = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".zst": b"\x28\xb5\x2f\xfd", ".zstd": b"\x28\xb5\x2f\xfd"}
@@ -34,6 +35,7 @@ class ReadableSurvey:
     """The survey of the readable files, and the files set aside."""
 
     files: tuple[ArchivedFile, ...]
+    """With the files that are others' companions, which have no shapes."""
     shapes: tuple[TopicShape, ...]
     set_aside: tuple[SetAsideFile, ...]
 
@@ -47,7 +49,9 @@ def survey_readable(spark: SparkSession, archive: str, files: Sequence[ArchivedF
     # Never shown to Spark: Hadoop's codecs believe the lengths that such a file begins with, and end the JVM.
     bad = {file.path: why for file in files for part in _parts(file) if (why := why_not_decompressed(part))}
     bad |= _cut_off(archive, [file for file in files if file.path not in bad])
-    found, shapes, rest = tuple[ArchivedFile, ...](), tuple[TopicShape, ...](), [file for file in files if file.path not in bad]
+    settled = settle_companions(archive, [file for file in files if file.path not in bad])
+    bad |= settled.uncertain
+    found, shapes, rest = tuple[ArchivedFile, ...](), tuple[TopicShape, ...](), list(settled.files)
     while rest:
         try:
             found, shapes = survey_files(spark, archive, rest, natively=natively)
@@ -64,7 +68,7 @@ def survey_readable(spark: SparkSession, archive: str, files: Sequence[ArchivedF
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     aside = [set_aside(fs, root, file, reason=UNREADABLE, detail=bad[file.path], since=now) for file in files if file.path in bad]
     return ReadableSurvey(
-        tuple(file for file in found if file.path not in bad) if rest else (),
+        (*settled.companions, *(file for file in found if file.path not in bad and rest)),
         tuple(shape for shape in shapes if shape.file not in bad) if rest else (),
         tuple(aside),
     )
