@@ -199,7 +199,7 @@ def _images_in_spark(spark: SparkSession, flow: str, microbatch: Microbatch, mem
     """Return images and keys, in one column ``image`` (VARIANT): as a text, a number with a point would have 17 digits."""
     lines = read_microbatch(spark, microbatch)
     topic = f"coalesce(get_json_object({RAW}, '$.topic'), {sql.text(flow)}) = {sql.text(flow)}"
-    images = ", ".join(f"{sql.name(member)}: VARIANT" for member in members)
+    images = ", ".join(f"{sql.name(member)} VARIANT" for member in members)
     read = lines.filter(f"{topic} AND NOT ({no_utf8(RAW_KEY)})").selectExpr(
         RAW_KEY, f"from_json({RAW}, {sql.text(f'value STRUCT<{images}>, {images}, key VARIANT')}) AS line"
     )
