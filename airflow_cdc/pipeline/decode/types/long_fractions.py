@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from airflow_cdc.model.columns import RAW, RAW_KEY
 from airflow_cdc.pipeline.decode.renamed_columns import as_pattern, with_old_names
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns
 from airflow_cdc.pipeline.spark import sql
@@ -30,28 +29,28 @@ def members_of(names: Iterable[str], fractions: Iterable[str]) -> str:
     return ", ".join(f"{sql.name(name)} {'VARIANT' if name in fractions else 'STRING'}" for name in names)
 
 
-def texts_of(image: str, names: Iterable[str], fractions: Iterable[str]) -> str:
+def texts_of(image: str, names: Iterable[str], fractions: Iterable[str], *, lines: str) -> str:
     """Return the SQL of an image with all its members as text.
 
     :param fractions: members that are read as VARIANT.
+    :param lines: SQL of the archived text that holds the image.
     """
     members = {name: f"{image}.{sql.name(name)}" for name in names}
-    texts = {name: _text_of(member, name) if name in fractions else member for name, member in members.items()}
+    texts = {name: _text_of(member, name, lines) if name in fractions else member for name, member in members.items()}
     return sql.struct_unless_null(image, texts)
 
 
-def _text_of(member: str, name: str) -> str:
-    return f"if(schema_of_variant({member}) = 'DOUBLE', {_archived(member, name)}, CAST({member} AS STRING))"
+def _text_of(member: str, name: str, lines: str) -> str:
+    return f"if(schema_of_variant({member}) = 'DOUBLE', {_archived(member, name, lines)}, CAST({member} AS STRING))"
 
 
-def _archived(member: str, name: str) -> str:
+def _archived(member: str, name: str, lines: str) -> str:
     """Return the SQL of the text that a line has of a member's number, which is parsed as a double.
 
     Both images and the key may have the member: of each text of another number the double is another one, or else it is not known which
     one is the member's.
     """
     spelled = "|".join(as_pattern(each) for each in dict.fromkeys((json.dumps(name, ensure_ascii=False), json.dumps(name))))
-    lines = f"concat_ws(' ', {RAW}, {RAW_KEY})"
     pattern = rf"(?<!\\)(?:{spelled})\s*:\s*{_NUMBER}"
     all_texts = f"regexp_extract_all({lines}, {sql.text(pattern)}, 1)"
     texts = f"array_distinct(filter({all_texts}, text -> try_cast(text AS DOUBLE) = CAST({member} AS DOUBLE)))"
