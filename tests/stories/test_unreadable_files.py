@@ -53,6 +53,7 @@ BAD: dict[str, bytes] = {
     "garbage_behind.jsonl.gz": gzip.compress(text(created(1, CARTS))) + b"garbage",
     "text.jsonl.bz2": text(created(1, CARTS)),
     "cut.jsonl.bz2": cut(bz2.compress(many(CARTS))),
+    "second_is_a_header.jsonl.bz2": bz2.compress(text(created(1, CARTS))) + b"BZh9",
     "text.jsonl.zst": text(created(1, CARTS)),
     "10:30.jsonl": text(created(1, CARTS)),
     "garbage.parquet": b"garbage" * 50,

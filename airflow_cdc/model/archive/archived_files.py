@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from typing import Any
@@ -71,11 +71,13 @@ class ArchivedFile(JsonObject, omits_defaults=True):
     start_offset: int | None = None
     """Kafka offset of the first record, from the name; None where the name has none."""
     keys_path: str | None = None
-    """Companion whose lines are the keys of this file's lines."""
+    """Companion whose lines are the keys of this file's lines: until the file is surveyed, by the name alone."""
     format: FileFormat = FileFormat.LINES
     """Format by the name, or by the survey where that found another."""
     respelled: bool = False
     """Whether a survey found records in other shapes than Debezium's envelope. They are respelled when they are read."""
+    may_be_companion: bool = False
+    """Whether the file has the name of another one's keys or headers, of a form that proves nothing; after a survey: whether it is that."""
     modified: int | None = None
     """When the file was written, in seconds since 1970; None where its folders name an earlier time."""
 
@@ -164,7 +166,8 @@ def missing_archive(root: str) -> ArchiveNotFoundError:
 
 
 def classify(paths: Iterable[tuple[str, int]], modified: Mapping[str, float | None] | None = None) -> ArchiveListing:
-    """Sort (path below the root, size) pairs into data files with their companions, and the rest.
+    """Sort (path below the root, size) pairs into data files with their companions, and the rest. Whether a file is a companion may be
+    left to the survey (:attr:`ArchivedFile.may_be_companion`).
 
     :param modified: by path: when a file was written, in seconds since 1970.
     """
@@ -176,12 +179,13 @@ def classify(paths: Iterable[tuple[str, int]], modified: Mapping[str, float | No
             keys_of[companion["stem"] + companion["ending"]] = path
     files, ignored = [], []
     for path in sorted(sizes):
-        if _is_hidden(path) or _is_companion(path, sizes):
+        if _is_hidden(path) or is_proven_companion(path):
             continue
         if (_OTHER_ENDINGS.search(path) and not _ZIPPED_RECORDS.search(path)) or _is_skipped_by_spark(path):
             ignored.append(path)
         else:
-            files.append(_describe(path, sizes[path], keys_of.get(path), _written(path, (modified or {}).get(path))))
+            file = _describe(path, sizes[path], keys_of.get(path), _written(path, (modified or {}).get(path)))
+            files.append(replace(file, may_be_companion=_may_be_companion(path, sizes)))
     return ArchiveListing(tuple(files), tuple(ignored))
 
 
@@ -192,12 +196,17 @@ def _is_hidden(path: str) -> bool:
     return unfinished or name.startswith((".", "_SUCCESS", "_committed_", "_started_", "__debezium-heartbeat"))
 
 
-def _is_companion(path: str, paths: Container[str]) -> bool:
+def is_proven_companion(path: str) -> bool:
+    """Return whether a name proves that a file holds another one's keys or headers. A topic may be called ``orders.keys``: only a sink's
+    name, in which they stand behind the offset, proves it.
+    """
+    sink = _SINK_NAME.match(path.rsplit("/", 1)[-1])
+    return sink is not None and sink["companion"] is not None and _COMPANION_NAME.match(path) is not None
+
+
+def _may_be_companion(path: str, paths: Container[str]) -> bool:
     companion = _COMPANION_NAME.match(path)
-    if companion is None:
-        return False
-    # A table may be called "keys": without the values' file beside it, only a sink's name makes a file a companion.
-    return companion["stem"] + companion["ending"] in paths or _SINK_NAME.match(path.rsplit("/", 1)[-1]) is not None
+    return companion is not None and companion["stem"] + companion["ending"] in paths
 
 
 def companions(name: str) -> Iterator[str]:

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import BinaryIO
+
+from airflow_cdc.model.archive.bzip2_streams import ends_with_its_last_stream
+from airflow_cdc.model.archive.zstandard_frames import ends_with_its_last_frame
 
 READ = (".gz", ".bz2", ".zst", ".zstd")
 """Endings of the compressions that are read."""
-CUT_OFF = "its last Zstandard frame is cut off, or no frame"
+_CUT_OFF = {
+    (".zst", ".zstd"): (ends_with_its_last_frame, "its last Zstandard frame is cut off, or no frame"),
+    (".bz2",): (ends_with_its_last_stream, "one of its bzip2 streams is cut off, or no stream"),
+}
+"""By endings: what finds a file that is cut off, where readers take it for one that ends before. Those of gzip fail."""
 _NOT_READ = re.compile(
     r"\.(snappy|snz|sz|lz4|lz4raw|deflate|zlib|zz|lzo|lzo_deflate|lzma|xz|br|brotli|lz|7z|rar|z|passthrough)$"
     r"|\.(?:json|jsonl|ndjson|txt|log|avro|parquet)\.zip$",
@@ -36,6 +44,21 @@ def why_not_decompressed(path: str) -> str | None:
         return None
     ending = path[path.rindex(".") :]
     return f"{ending} is a compression that is not read; these are: {', '.join(READ)}"
+
+
+def may_end_unseen(path: str) -> bool:
+    """Return whether readers may take a cut file of this name for one that ends before it is cut."""
+    return any(path.lower().endswith(endings) for endings in _CUT_OFF)
+
+
+def why_cut_off(path: str, file: BinaryIO, size: int) -> str | None:
+    """Return why a file is not whole though readers do not find it, by the ending of its name; None where it is, or they do.
+
+    :param file: at its beginning.
+    :param size: bytes of the file.
+    """
+    checks = (check for endings, check in _CUT_OFF.items() if path.lower().endswith(endings))
+    return next((why for is_whole, why in checks if not is_whole(file, size)), None)
 
 
 def compression_of(first: bytes) -> str | None:

@@ -217,8 +217,10 @@ class Decoder(MicrobatchShape):
         has_before = self._has_before(with_images=with_images)
         if self._fractions:
             before = (self._parsed_columns if has_before else self.columns.keys) or [KIND]
-            payload = F.col("payload").withField("after", F.expr(texts_of("payload.after", self._parsed_columns)))
-            unwrapped = unwrapped.withColumn("payload", payload.withField("before", F.expr(texts_of("payload.before", before))))
+            after = texts_of("payload.after", self._parsed_columns, self._fractions, lines=self._texts)
+            earlier = texts_of("payload.before", before, self._fractions, lines=self._texts)
+            payload = F.col("payload").withField("after", F.expr(after)).withField("before", F.expr(earlier))
+            unwrapped = unwrapped.withColumn("payload", payload)
         return rename_members(unwrapped, self.columns.formerly, ("after", "before") if has_before else ("after",))
 
     def _has_before(self, *, with_images: bool) -> bool:
@@ -227,6 +229,11 @@ class Decoder(MicrobatchShape):
     @cached_property
     def _fractions(self) -> frozenset[str]:
         return fractions_of(self.columns)
+
+    @property
+    def _texts(self) -> str:
+        # The key of a whole record was spelled anew when the line was parsed.
+        return f"concat_ws(' ', {RAW}, {RAW_KEY})" if any(file.keys_path for file in self.files) else RAW
 
     @property
     def _has_fractions_in_key(self) -> bool:
@@ -265,7 +272,7 @@ class Decoder(MicrobatchShape):
             f"{self._parsed_key()} AS key",
         )
         if self._has_keys and self._has_fractions_in_key:
-            return located.withColumn("key", F.expr(texts_of("key", self.columns.keys)))
+            return located.withColumn("key", F.expr(texts_of("key", self.columns.keys, self._fractions, lines=self._texts)))
         return located
 
     def _ordinal(self) -> str:

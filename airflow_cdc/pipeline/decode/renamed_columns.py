@@ -78,18 +78,7 @@ def names_today(names: str, formerly: Mapping[str, tuple[str, ...]]) -> str:
     return f"transform({names}, name -> CASE name {cases} ELSE name END)" if cases else names
 
 
-def images_today(images: DataFrame, renames: Mapping[str, str]) -> DataFrame:
-    """Return the JSON texts of row images with current names, for type inference. Members of nested objects may be renamed too.
-
-    :param images: one column ``image``.
-    """
-    for old, new in renames.items():
-        pattern, replacement = rf"{_as_pattern(json.dumps(old, ensure_ascii=False))}\s*:", json.dumps(new, ensure_ascii=False) + ":"
-        literal = replacement.replace("\\", "\\\\").replace("$", "\\$")
-        images = images.selectExpr(f"regexp_replace(image, {sql.text(pattern)}, {sql.text(literal)}) AS image")
-    return images
-
-
-def _as_pattern(text: str) -> str:
+def as_pattern(text: str) -> str:
+    """Return the regular expression of Java that a text alone matches."""
     # Java patterns: \Q…\E quotes any text but \E.
     return rf"\Q{text}\E" if r"\E" not in text else "".join(rf"\x{{{ord(character):x}}}" for character in text)

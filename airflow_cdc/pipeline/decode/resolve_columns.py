@@ -18,6 +18,7 @@ from airflow_cdc.pipeline.decode.schema_types import FormOf, bare_names, follow_
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, column_names, key_columns
 from airflow_cdc.pipeline.decode.types.column_types import holds
 from airflow_cdc.pipeline.decode.types.connect_types import ColumnType, cast_to, column_type, read_as
+from airflow_cdc.pipeline.decode.types.exact_keys import exact_key
 from airflow_cdc.pipeline.decode.types.text_forms import TextForm
 
 
@@ -84,6 +85,8 @@ def resolve_columns(
         else:
             untyped.append(name)
     as_text = {name: spelled for name, rule in types.items() if table.get(name) == "STRING" and (spelled := _as_text(rule))}
+    by_schema = {*from_schema, *(known or ())}
+    types |= {name: exact_key(types[name]) for name in keys if name in types and name not in by_schema}
     types |= as_text
     texts = [name for name, rule in types.items() if rule.sql_type == "STRING" and (without_key or name in keys)]
     types |= {name: types[name].in_form(form_of(name, [types[name]])) for name in texts}

@@ -17,6 +17,7 @@ from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.globs import matches_any
 from airflow_cdc.pipeline.look.read_plainly import NotPlainError, PlainSurvey, first_event, read_plainly
 from airflow_cdc.pipeline.spark.storage import file_system
+from airflow_cdc.pipeline.survey.companions import settle_companions
 from airflow_cdc.pipeline.survey.count_shapes import places, shapes_of
 from airflow_cdc.pipeline.survey.survey_natively import survey_natively
 
@@ -114,10 +115,12 @@ def inspect_archive(archive: str, globs: Iterable[str] = (), *, most_plain: int 
     """
     fs, root = file_system(archive)
     listing = list_archive(fs, root)
-    rows, left = survey_natively(archive, listing.files)
+    settled = settle_companions(archive, listing.files)
+    rows, left = survey_natively(archive, settled.files)
     plain, unread = _read(fs, root, left, most_plain)
     rows = [*rows, *(row for survey in plain.values() for row in survey.rows)]
-    read = [file for file in listing.files if file.path not in unread]
+    read = [file for file in settled.files if file.path not in unread]
+    unread |= settled.uncertain
     shapes = shapes_of(rows, places(rows, read))
     holes = _holes(fs, root, read, shapes, plain)
     survey = Survey(archive, 1, tuple(read), shapes, tuple(holes))

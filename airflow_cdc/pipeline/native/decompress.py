@@ -6,8 +6,7 @@ import bz2
 import gzip
 from io import BytesIO
 
-from airflow_cdc.model.archive.compressions import CUT_OFF
-from airflow_cdc.model.archive.zstandard_frames import ends_with_its_last_frame
+from airflow_cdc.model.archive.compressions import why_cut_off
 
 
 def decompressed(content: bytes, name: str) -> bytes:
@@ -16,6 +15,8 @@ def decompressed(content: bytes, name: str) -> bytes:
     :raises OSError, EOFError, ValueError, zlib.error: where it is not compressed so, or is cut off.
     """
     ending = name.lower()
+    if why := why_cut_off(name, BytesIO(content), len(content)):
+        raise EOFError(why)
     if ending.endswith(".gz"):
         return gzip.decompress(content)
     if ending.endswith(".bz2"):
@@ -23,8 +24,6 @@ def decompressed(content: bytes, name: str) -> bytes:
     if ending.endswith((".zst", ".zstd")):
         import pyarrow as pa
 
-        if not ends_with_its_last_frame(BytesIO(content), len(content)):
-            raise EOFError(CUT_OFF)
         with pa.CompressedInputStream(pa.BufferReader(content), "zstd") as stream:
             return bytes(stream.read())
     return content

@@ -8,7 +8,6 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame
 
-from airflow_cdc.pipeline.decode.renamed_columns import images_today
 from airflow_cdc.pipeline.decode.types.infer_types import infer_types
 from airflow_cdc.pipeline.decode.types.seen_values import SeenValues, look_at_values
 
@@ -28,14 +27,14 @@ class ImagesInSpark:
     """Images that a Spark job reads, once for each question."""
 
     read: Callable[[], DataFrame]
-    """Returns the JSON texts of the images, in one column ``image``."""
+    """Returns the images, in one column ``image`` (VARIANT)."""
     renames: Mapping[str, str]
     """Current names by former ones."""
 
     def types(self, columns: Collection[str]) -> dict[str, str]:
         """Return a Spark SQL type for each of the columns with a value."""
-        return infer_types(images_today(self.read(), self.renames), columns)
+        return infer_types(self.read(), columns, self.renames)
 
     def values(self, columns: Collection[str]) -> dict[str, SeenValues]:
         """Return the observations of each of the columns with a value."""
-        return look_at_values(images_today(self.read(), self.renames), columns)
+        return look_at_values(self.read(), columns, self.renames)

@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow_cdc.model.archive.survey import RecordLayout
 from airflow_cdc.model.state.microbatch import Microbatch
-from airflow_cdc.pipeline.decode.types.infer_types import common_type
+from airflow_cdc.pipeline.decode.types.infer_types import MOST_WHOLE, common_type
 from airflow_cdc.pipeline.decode.types.native_readings import text as text_of
 from airflow_cdc.pipeline.decode.types.seen_values import SeenValues
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, may_read, rows_by_name, threads_for, with_line_like
@@ -168,5 +168,6 @@ class _Seen:
         """Make it of a row of the query."""
         kinds, is_beyond, _ = frozenset(row.pop("kinds")), row.pop("is_beyond"), row.pop("is_uncertain")
         examples, greatest = tuple(dict.fromkeys(row.pop("examples"))), int(row.pop("greatest"))
-        of_type = {"boolean": "BOOLEAN", "text": "STRING", "whole": "DECIMAL" if is_beyond else "BIGINT", "fraction": "DOUBLE"}
+        whole = "DECIMAL" if is_beyond else "LONG" if greatest > MOST_WHOLE else "BIGINT"
+        of_type = {"boolean": "BOOLEAN", "text": "STRING", "whole": whole, "fraction": "DOUBLE"}
         return cls(SeenValues(kinds, greatest, examples=examples, **row), {of_type[kind] for kind in kinds})

@@ -189,17 +189,22 @@ def _fixed_columns(flow: CdcFlow, columns: Sequence[str]) -> SourceColumns:
 def _images(spark: SparkSession, source: Source, microbatch: Microbatch, connector: Connector, columns: Sequence[str]) -> Images:
     """Return the topic's row images and keys that carry no schema."""
     members = [*shape_of(connector).images, *(["before"] if source.without_key else [])]
-    in_spark = ImagesInSpark(partial(_texts_of_images, spark, source.flow.topic, microbatch, members), source.renames)
+    in_spark = ImagesInSpark(partial(_images_in_spark, spark, source.flow.topic, microbatch, members), source.renames)
     is_spark_s = (source.flow.engine or DEFAULT_ENGINE) is Engine.SPARK or source.renames
     if is_spark_s or not may_look_natively(microbatch):
         return in_spark
     return NativeImages(microbatch, source.flow.topic, members, columns, in_spark)
 
 
-def _texts_of_images(spark: SparkSession, flow: str, microbatch: Microbatch, members: Sequence[str]) -> DataFrame:
-    """Return the JSON texts of images and keys, in one column ``image``."""
+def _images_in_spark(spark: SparkSession, flow: str, microbatch: Microbatch, members: Sequence[str]) -> DataFrame:
+    """Return images and keys, in one column ``image`` (VARIANT): as a text, a number with a point would have 17 digits."""
     lines = read_microbatch(spark, microbatch)
     topic = f"coalesce(get_json_object({RAW}, '$.topic'), {sql.text(flow)}) = {sql.text(flow)}"
-    images = [f"get_json_object({RAW}, '$.{path}{member}')" for member in members for path in ("value.", "")]
-    texts = ", ".join([*images, f"get_json_object({RAW}, '$.key')", RAW_KEY])
-    return lines.filter(f"{topic} AND NOT ({no_utf8(RAW_KEY)})").selectExpr(f"explode(array_compact(array({texts}))) AS image")
+    images = ", ".join(f"{sql.name(member)} VARIANT" for member in members)
+    read = lines.filter(f"{topic} AND NOT ({no_utf8(RAW_KEY)})").selectExpr(
+        RAW_KEY, f"from_json({RAW}, {sql.text(f'value STRUCT<{images}>, {images}, key VARIANT')}) AS line"
+    )
+    paths = [f"line.{path}{sql.name(member)}" for member in members for path in ("value.", "")]
+    # A key may be a text that holds JSON.
+    key = "if(schema_of_variant(line.key) = 'STRING', try_parse_json(CAST(line.key AS STRING)), line.key)"
+    return read.selectExpr(f"explode(array_compact(array({', '.join([*paths, key, f'try_parse_json({RAW_KEY})'])}))) AS image")

@@ -17,6 +17,7 @@ from airflow_cdc.pipeline.decode.resolve_columns import resolve_columns
 from airflow_cdc.pipeline.decode.schema_types import bare_names, schema_types
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, column_names, image_fields, is_schema, is_single, member_names
 from airflow_cdc.pipeline.decode.types.connect_types import STRING, ColumnType, is_encoded
+from airflow_cdc.pipeline.decode.types.infer_types import LONG_FRACTIONS
 from airflow_cdc.pipeline.decode.types.suspicions import Suspicion, find_suspicions
 from airflow_cdc.pipeline.settle.images import Images
 from airflow_cdc.pipeline.settle.known_columns import KnownColumns, known_columns, spelling
@@ -133,11 +134,13 @@ class _Guess:
 
 
 def _guess(source: Source, keys: Sequence[str], unknown: Sequence[str], images: Images) -> _Guess:
-    types = images.types(unknown)
     of_events = [member_names(shape.key_shape) for shape in source.rows if shape.key_shape]
+    in_key = {*keys, *(name for names in of_events for name in names)}
+    # To one double belong many decimals: in a key, rows of several would be one.
+    types = {name: LONG_FRACTIONS if name in in_key and kind == "DOUBLE" else kind for name, kind in images.types(unknown).items()}
     seen = images.values(types) if types else {}
     _refuse_value_set(source.flow, [name for name, values in seen.items() if values.kinds == {"other"} and not values.some_no_value_set])
-    doubts = find_suspicions(seen, {*keys, *(name for names in of_events for name in names)})
+    doubts = find_suspicions(seen, in_key)
     if source.flow.on_unknown_types is OnUnknownTypes.TEXT:
         types |= dict.fromkeys(doubts, "STRING")
     return _Guess(types, doubts)

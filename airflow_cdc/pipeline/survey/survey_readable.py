@@ -14,15 +14,15 @@ from urllib.parse import unquote
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat
-from airflow_cdc.model.archive.compressions import CUT_OFF, MOST_MAGIC, compression_of, why_not_decompressed
+from airflow_cdc.model.archive.compressions import MOST_MAGIC, compression_of, may_end_unseen, why_cut_off, why_not_decompressed
 from airflow_cdc.model.archive.set_aside import UNREADABLE, SetAsideFile, set_aside
 from airflow_cdc.model.archive.survey import RecordKind, TopicShape
-from airflow_cdc.model.archive.zstandard_frames import ends_with_its_last_frame
 from airflow_cdc.model.errors import SparkFailedError
 from airflow_cdc.model.files import FileSystem, is_local
 from airflow_cdc.pipeline.spark.spark_errors import failed_file, place_of
 from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.pipeline.spark.uris import spark_uri
+from airflow_cdc.pipeline.survey.companions import settle_companions
 from airflow_cdc.pipeline.survey.survey_files import survey_files
 
 _BEGINNINGS = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".zst": b"\x28\xb5\x2f\xfd", ".zstd": b"\x28\xb5\x2f\xfd"}
@@ -35,6 +35,7 @@ class ReadableSurvey:
     """The survey of the readable files, and the files set aside."""
 
     files: tuple[ArchivedFile, ...]
+    """With the files that are others' companions, which have no shapes."""
     shapes: tuple[TopicShape, ...]
     set_aside: tuple[SetAsideFile, ...]
 
@@ -48,7 +49,9 @@ def survey_readable(spark: SparkSession, archive: str, files: Sequence[ArchivedF
     # Never shown to Spark: Hadoop's codecs believe the lengths that such a file begins with, and end the JVM.
     bad = {file.path: why for file in files for part in _parts(file) if (why := why_not_decompressed(part))}
     bad |= _cut_off(archive, [file for file in files if file.path not in bad])
-    found, shapes, rest = tuple[ArchivedFile, ...](), tuple[TopicShape, ...](), [file for file in files if file.path not in bad]
+    settled = settle_companions(archive, [file for file in files if file.path not in bad])
+    bad |= settled.uncertain
+    found, shapes, rest = tuple[ArchivedFile, ...](), tuple[TopicShape, ...](), list(settled.files)
     while rest:
         try:
             found, shapes = survey_files(spark, archive, rest, natively=natively)
@@ -65,7 +68,7 @@ def survey_readable(spark: SparkSession, archive: str, files: Sequence[ArchivedF
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     aside = [set_aside(fs, root, file, reason=UNREADABLE, detail=bad[file.path], since=now) for file in files if file.path in bad]
     return ReadableSurvey(
-        tuple(file for file in found if file.path not in bad) if rest else (),
+        (*settled.companions, *(file for file in found if file.path not in bad and rest)),
         tuple(shape for shape in shapes if shape.file not in bad) if rest else (),
         tuple(aside),
     )
@@ -88,21 +91,21 @@ def _blamed(archive: str, files: Sequence[ArchivedFile], problem: Exception) -> 
 
 
 def _cut_off(archive: str, files: Iterable[ArchivedFile]) -> dict[str, str]:
-    """Return by path the files of Zstandard frames that no reader finds to be cut off; those that are none at all are found by readers."""
-    parts = [(file, part) for file in files for part in _parts(file) if part.lower().endswith((".zst", ".zstd"))]
+    """Return by path the files that are cut off, with the reason, where no reader finds it."""
+    parts = [(file, part) for file in files for part in _parts(file) if may_end_unseen(part)]
     if not parts:
         return {}
     fs, root = file_system(archive)
 
-    def is_cut(part: str) -> bool:
+    def why(part: str) -> str | None:
         path = f"{root.rstrip('/')}/{part}"
         size = fs.size(path)
         with fs.open(path, "rb") as content:
-            return not ends_with_its_last_frame(content, size)
+            return why_cut_off(part, content, size)
 
     with ThreadPoolExecutor(_READERS) as pool:
-        cut = pool.map(lambda item: is_cut(item[1]), parts)
-        return {file.path: CUT_OFF for (file, _), found in zip(parts, cut, strict=True) if found}
+        reasons = pool.map(lambda item: why(item[1]), parts)
+        return {file.path: found for (file, _), found in zip(parts, reasons, strict=True) if found}
 
 
 def _parts(file: ArchivedFile) -> Iterator[str]:
@@ -141,10 +144,8 @@ def _not_what_they_are_named(archive: str, files: Sequence[ArchivedFile], shapes
     broken = [file for file in files if kinds.get(file.path) == {RecordKind.MALFORMED.value}]
     garbage = [file for file in broken if file.format in typed]
     texts = [file for file in broken if file.format not in typed]
-    # Hadoop reads no lines from a file that is not bzip2.
-    silent = [file for file in files if file.size and file.path not in kinds and file.path.lower().endswith(".bz2")]
     reasons = {file.path: f"it is no {file.format.value.capitalize()} file, and holds no JSON lines" for file in garbage}
-    return {**reasons, **_compressed(archive, texts), **(_misnamed(archive, silent) if silent else {})}
+    return {**reasons, **_compressed(archive, texts)}
 
 
 def _compressed(archive: str, files: Sequence[ArchivedFile]) -> dict[str, str]:

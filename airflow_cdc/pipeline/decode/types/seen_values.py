@@ -5,14 +5,14 @@ Runs a Spark job over the values.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_cdc.pipeline.spark import sql
+from airflow_cdc.pipeline.decode.types.image_members import image_members
 
 
 @dataclass(frozen=True)
@@ -83,25 +83,24 @@ _STATEMENTS = {
 }
 
 
-def look_at_values(images: DataFrame, columns: Collection[str]) -> dict[str, SeenValues]:
+def look_at_values(images: DataFrame, columns: Collection[str], renames: Mapping[str, str] | None = None) -> dict[str, SeenValues]:
     """Return the observations of each of the columns with a value.
 
-    :param images: one column ``image``: the JSON text of a row image.
+    :param images: as :func:`image_members` takes them.
+    :param renames: current column names by older ones.
     """
-    members = images.sparkSession.sql(
-        "SELECT member.key AS name, schema_of_variant(member.value) AS kind, member.value AS value"
-        " FROM {images} AS images, LATERAL variant_explode(try_parse_json(images.image)) AS member",
-        images=images,
+    read = (
+        image_members(images, columns, renames)
+        .selectExpr(
+            "name",
+            f"{_KIND} AS kind",
+            # Beyond 64 bits: far outside the range of any time.
+            f"if({_IS_WHOLE}, coalesce(try_variant_get(value, '$', 'BIGINT'), 9223372036854775807L), NULL) AS whole",
+            "if(kind = 'STRING', try_variant_get(value, '$', 'STRING'), NULL) AS text",
+            "value",
+        )
+        .withColumn("bytes", F.expr(f"if(length(text) <= {_SHORT}, hex(try_to_binary(text, 'base64')), NULL)"))
     )
-    wanted = members.filter(f"name IN ({', '.join(sql.text(name) for name in columns)}) AND kind <> 'VOID'")
-    read = wanted.selectExpr(
-        "name",
-        f"{_KIND} AS kind",
-        # Beyond 64 bits: far outside the range of any time.
-        f"if({_IS_WHOLE}, coalesce(try_variant_get(value, '$', 'BIGINT'), 9223372036854775807L), NULL) AS whole",
-        "if(kind = 'STRING', try_variant_get(value, '$', 'STRING'), NULL) AS text",
-        "value",
-    ).withColumn("bytes", F.expr(f"if(length(text) <= {_SHORT}, hex(try_to_binary(text, 'base64')), NULL)"))
     greatest = "max(abs(CAST(whole AS DECIMAL(38,0))))"
     found = read.groupBy("name").agg(
         F.expr("collect_set(kind)").alias("kinds"),

@@ -88,10 +88,12 @@ def test_companions_run_beside_their_values_and_are_no_data(suffix: str) -> None
     values, keys, headers = (f"{stem}{part}.json{suffix}" for part in ("", ".keys", ".headers"))
 
     assert described(values, keys, headers) == [ArchivedFile(values, 1, TOPIC, 0, 0, keys)]
-    # The same in any order, for files of another name, and without keys.
+    # The same in any order, and without keys.
     assert described(headers, keys, values) == [ArchivedFile(values, 1, TOPIC, 0, 0, keys)]
+    # Of another name, where only the content shows what the second one is.
     assert described(f"b.keys.json{suffix}", f"b.json{suffix}") == [
-        ArchivedFile(f"b.json{suffix}", 1, "b", keys_path=f"b.keys.json{suffix}")
+        ArchivedFile(f"b.json{suffix}", 1, "b", keys_path=f"b.keys.json{suffix}"),
+        ArchivedFile(f"b.keys.json{suffix}", 1, "b.keys", may_be_companion=True),
     ]
     assert described(headers, values) == [ArchivedFile(values, 1, TOPIC, 0, 0)]
     # A companion whose values are not (or no longer) there is no data either, ...

@@ -166,11 +166,13 @@ def test_late_removed_and_odd_files_are_distinguished(scene: Scene) -> None:
 
 
 def test_a_file_and_its_companion_belong_together_though_one_came_before(scene: Scene) -> None:
-    scene.arrive("x/a.json")
+    scene.arrive("x/a.json", "x/t+0+0.json")
     scene.survey()
-    # Alone it would look like a file of a table that is called keys.
-    scene.arrive("x/a.keys.json", "x/b.keys.parquet")
-    assert scene.survey() == ["x/b.keys.parquet"]
+    # Alone they would look like files of a table that is called keys; what the first holds, the survey finds out.
+    scene.arrive("x/a.keys.json", "x/b.keys.parquet", "x/t+0+0.keys.json")
+    new = find_new_files(FS, scene.root, scene.state, scene.state.ledger()).files
+    assert [(file.path, file.may_be_companion) for file in new] == [("x/a.keys.json", True), ("x/b.keys.parquet", False)]
+    assert scene.survey() == ["x/a.keys.json", "x/b.keys.parquet"]
     scene.arrive("x/c.keys.snappy.parquet")
     assert scene.survey() == ["x/c.keys.snappy.parquet"]
     scene.arrive("x/c.snappy.parquet")

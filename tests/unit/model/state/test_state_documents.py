@@ -156,6 +156,7 @@ NEVER_SET = {
     "AnnouncedVersions": {"before"},
     # Are newer than the oldest lake, in which they mean their default.
     "MaintenanceReport": {"reports_removed"},
+    "ArchivedFile": {"may_be_companion"},
     "TopicShape": {"log"},
     "FlowCheckpoint": {"logs", "moves_kept"},
     "Snapshot": {"marks_tables", "followed"},

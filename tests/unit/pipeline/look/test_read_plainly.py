@@ -38,6 +38,7 @@ def test_rows_are_those_of_the_native_survey(capture: str) -> None:
 def test_a_file_of_another_format_than_its_name_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b"Obj\x01")
     (tmp_path / "b.bz2").write_bytes(bz2.compress(b"{}")[:-4])
+    (tmp_path / "b2.bz2").write_bytes(bz2.compress(b"{}") + bz2.compress(b"{}")[:7] + bz2.compress(b"{}"))
     whole = gzip.compress(b"{}" * 1000)
     (tmp_path / "c.gz").write_bytes(whole[:10] + b"\xff" + whole[11:])
     (avro, *broken) = list_archive(FS, str(tmp_path)).files

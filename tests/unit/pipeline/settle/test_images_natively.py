@@ -26,7 +26,20 @@ from tests.unit.pipeline.decode.types.test_native_readings import LEAVES
 pytest.importorskip("duckdb")
 
 TOPIC = "server1.testDB.dbo.customers"
-NUMBERS = ["0", "-0", "7", "1000", "1000000000", "9223372036854775807", "9223372036854775808", "-12345678901234567890", "9" * 38, "9" * 39]
+NUMBERS = [
+    "0",
+    "-0",
+    "7",
+    "1000",
+    "1000000000",
+    "9007199254740992",
+    "-9007199254740993",
+    "9223372036854775807",
+    "9223372036854775808",
+    "-12345678901234567890",
+    "9" * 38,
+    "9" * 39,
+]
 FRACTIONS = ["1.0", "1.5", "-0.25", "10.00", "0.1", "123.456", "1234567.12345678901", "0.30000000000000004", "12345678901234567890.0"]
 LONG = ["0.123456789012345678", "1.00000000000000000001", "123456789012345678.5", "1e3", "-1.5E-7", "0.1234567890123456789"]
 TEXTS = [
@@ -64,7 +77,7 @@ GROUPS = groups()
 @pytest.fixture(scope="module")
 def in_spark(spark: SparkSession) -> tuple[dict[str, str], dict[str, SeenValues]]:
     texts = [(f'{{"c{number}": {leaf}}}',) for number, group in enumerate(GROUPS) for leaf in group]
-    images = spark.createDataFrame(texts, "image STRING").coalesce(1).localCheckpoint()
+    images = spark.createDataFrame(texts, "image STRING").selectExpr("try_parse_json(image) AS image").coalesce(1).localCheckpoint()
     names = [f"c{number}" for number in range(len(GROUPS))]
     return infer_types(images, names), look_at_values(images, names)
 

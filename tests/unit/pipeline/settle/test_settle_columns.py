@@ -30,7 +30,7 @@ class Seen:
     seen: dict[str, SeenValues] = field(default_factory=dict)
 
     def types(self, columns: Collection[str]) -> dict[str, str]:
-        return {name: "STRING" for name in columns if name in self.seen}
+        return {name: "DOUBLE" if self.seen[name].kinds == {"fraction"} else "STRING" for name in columns if name in self.seen}
 
     def values(self, columns: Collection[str]) -> dict[str, SeenValues]:
         return {name: self.seen[name] for name in columns if name in self.seen}
@@ -65,6 +65,18 @@ def test_structs_of_value_and_set_in_a_schema_are_refused_too() -> None:
     with pytest.raises(UnsupportedConnectorError, match="columns v hold objects of value and set"):
         settle(schema(id=INT, v=wrapped, p=point))
     assert settle(schema(id=INT, p=point)).sql_types == {"id": "INT", "p": "STRING"}
+
+
+@pytest.mark.parametrize("keys", [(), ("id",)], ids=["of the events", "of the flow"])
+def test_a_key_is_no_double_by_its_looks(keys: tuple[str, ...]) -> None:
+    """Many decimals have one double: their rows became one."""
+    fraction = SeenValues(frozenset({"fraction"}))
+    settled = settle('["id","v"]', flow=CdcFlow(TOPIC, keys=keys), id=fraction, v=fraction)
+    assert settled.sql_types == {"id": "DECIMAL(38,18)", "v": "DOUBLE"}
+    declared = settle('["id","v"]', flow=CdcFlow(TOPIC, keys=keys, columns={"id": "DOUBLE"}), v=fraction)
+    assert declared.sql_types == {"id": "DOUBLE", "v": "DOUBLE"}
+    # All digits are read, to see whether the double is the number.
+    assert (declared.types["id"].is_fraction, declared.types["v"].is_fraction) == (True, False)
 
 
 def archived(*fields: dict[str, Any]) -> SourceFacts:

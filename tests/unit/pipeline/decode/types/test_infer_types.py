@@ -23,13 +23,16 @@ CASES: dict[str, tuple[list[str], str | None]] = {
     "hundred": (["100.0", "2500.0"], "DOUBLE"),
     "zero": (["0.0", "-0.0"], "DOUBLE"),
     "whole and integer": (["1.0", "2"], "DOUBLE"),
-    "nineteen digits": (["1234567890123456789.0"], "DOUBLE"),
     "fraction and integer": (["1", "1.5"], "DOUBLE"),
-    "fraction and large": (["1.5", "12345678901234567890"], "DOUBLE"),
+    "fraction and 53 bits": (["1.5", "9007199254740992", "-9007199254740992"], "DOUBLE"),
     "exponent": (["1e5", "1E-7"], "DOUBLE"),
     "exponent and integer": (["1e5", "3"], "DOUBLE"),
     "large double": (["1.7976931348623157E308"], "DOUBLE"),
-    # more digits than a double has
+    # more digits than a double has; and whole numbers that no double is, which a writer of doubles would print with a point
+    "nineteen digits": (["1234567890123456789.0"], "DECIMAL(38,18)"),
+    "fraction and one more": (["1.5", "9007199254740993"], "DECIMAL(38,18)"),
+    "exponent and one less": (["1e5", "-9007199254740993"], "DECIMAL(38,18)"),
+    "fraction and large": (["1.5", "12345678901234567890"], "DECIMAL(38,18)"),
     "long fraction": (["12345678901234.123456789"], "DECIMAL(38,18)"),
     "long fraction and short": (["1.5", "0.123456789012345678", "7"], "DECIMAL(38,18)"),
     "long fraction and exponent": (["0.123456789012345678", "1e5"], "DECIMAL(38,18)"),
@@ -59,7 +62,7 @@ def test_a_column_has_the_type_that_holds_all_its_values(spark: SparkSession) ->
     images = [f"{{{json.dumps(name)}: {value}}}" for name, (values, _) in CASES.items() for value in values]
     # One image of several columns, a column that nobody asked for, and lines that are no objects.
     images += ['{"small": 5, "text": "y", "unasked": true}', "{", "", "[]", "5", "null"]
-    frame = spark.createDataFrame([(image,) for image in images], "image STRING")
+    frame = spark.createDataFrame([(image,) for image in images], "image STRING").selectExpr("try_parse_json(image) AS image")
 
     found = infer_types(frame, [*CASES, "never seen"])
 
@@ -83,4 +86,4 @@ def test_what_is_inferred_reads_every_value_that_was_seen(spark: SparkSession) -
 
 
 def test_no_image_suggests_nothing(spark: SparkSession) -> None:
-    assert infer_types(spark.createDataFrame([], "image STRING"), ["a"]) == {}
+    assert infer_types(spark.createDataFrame([], "image STRING").selectExpr("try_parse_json(image) AS image"), ["a"]) == {}

@@ -60,3 +60,21 @@ def test_every_digit_arrives_also_of_keys(schemas: bool, apply: Apply, spark: Sp
         {"id": Decimal("7.00000000000000000"), "price": Decimal(OTHER)},
         {"id": Decimal(LONG), "price": Decimal(LONG)},
     ]
+
+
+def test_digits_in_front_of_an_exponent_arrive_too(apply: Apply, spark: SparkSession, tmp_path: Path) -> None:
+    """Java spells small decimals so. A double kept 17 of their digits, and two keys became one."""
+    small, other, long = "1.234567890123456789012E-7", "1.234567890123456789013E-7", f"0.{'0' * 10}{'12345' * 4}{'0' * 10}"
+    sent = [("c", small, small), ("c", other, "2.5E-3"), ("c", "7", long), ("u", other, other)]
+    lines = [line(op, place + 1, number, price, schemas=False) for place, (op, number, price) in enumerate(sent)]
+    # The images before and after hold two numbers that are one double: which is whose is not certain.
+    changed = line("u", 9, "7", other, schemas=False)
+    assert '"before": null' in changed
+    lines.append(changed.replace('"before": null', f'"before": {{"id": 7, "price": {small}}}'))
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "archive" / "1.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    flow = CdcFlow(TOPIC, columns={"id": "DECIMAL(38,30)", "price": "DECIMAL(38,30)"})
+    outcome = apply(tmp_path / "archive", tmp_path / "lake", flows={TOPIC: flow}).flows[0]
+    assert (outcome.error, outcome.events.rejected) == (None, 1)
+    rows = {row["id"]: row["price"] for row in read_rows(spark, str(tmp_path / "lake"), TOPIC).rows}
+    assert rows == {Decimal(small): Decimal(small), Decimal(other): Decimal(other), Decimal(7): Decimal(long)}

@@ -190,7 +190,10 @@ def test_values_are_seen_as_what_their_json_is(spark: SparkSession, tmp_path: Pa
         ('{"n": -18446744073709551616, "f": 2.0, "t": "+w==", "b": null, "o": [1], "z": "2026-11-20T08:00:00.1+01:00"}',),
     ]
 
-    found = look_at_values(spark.createDataFrame(images, "image string"), ["n", "f", "t", "b", "o", "z", "nothing"])
+    found = look_at_values(
+        spark.createDataFrame(images, "image string").selectExpr("try_parse_json(image) AS image"),
+        ["n", "f", "t", "b", "o", "z", "nothing"],
+    )
 
     assert {name: set(values.kinds) for name, values in found.items()} == {
         "n": {"whole"},
