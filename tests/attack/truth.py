@@ -60,7 +60,7 @@ class Truth:
         born: set[tuple[int, Key]] = set()
         for event in self.events:
             if event.serial not in known:
-                lacking |= event.effects.keys()
+                lacking |= rows.keys() if event.empties_table else event.effects.keys()
                 continue
             if event.empties_table:
                 rows.clear()
