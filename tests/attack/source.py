@@ -45,7 +45,7 @@ class Source:
         self.topic.partitions = r.choice([1, 2, 3]) if not features & {Feature.SCATTER, Feature.KEY_SCHEMA} else r.choice([2, 3])
         self.has_tombstones = r.random() < 0.7
         self.rows: dict[Key, Row] = {}
-        self.truth = Truth(self.dialect in CHECKS_AT_END)
+        self.truth = Truth()
         self.clock, self.transaction = 1_000, 0
         self.last_commit: int | None = None
         self.universe = list({self._new_key(): None for _ in range(40)})[:_KEYS]

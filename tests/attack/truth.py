@@ -31,9 +31,6 @@ class Event:
 class Truth:
     """All that happened in the source, in its own order."""
 
-    checks_at_end: bool
-    """Whether a key may have two rows within a transaction. One that is born and goes in a transaction then says nothing of an older row of
-    its key, which went by an event that is not archived yet."""
     events: list[Event] = field(default_factory=list)
     handed_on: dict[int, Effects] = field(default_factory=dict)
     """By transaction: the final rows of keys that it handed on between rows. Single events of it do not show them."""
@@ -46,7 +43,9 @@ class Truth:
     def rows(self, archived: Collection[int]) -> tuple[dict[Key, Row], set[Key]]:
         """Return the rows by key, and the keys of which nobody can say what they are yet.
 
-        Of each key its last archived event counts. A transaction that handed keys on counts when all of it is archived.
+        Of each key its last archived event counts. A transaction that handed keys on counts when all of it is archived. A row that is born
+        and goes in one transaction says nothing of an older row of its key, which went by an event that is not archived yet: a source may
+        give a key to two rows for a while.
         """
         known = set(archived)
         last: dict[int, int] = {}
@@ -79,6 +78,6 @@ class Truth:
                     rows[key] = row
                     continue
                 rows.pop(key, None)
-                if self.checks_at_end and key in lacking and (event.transaction, key) in born:
+                if key in lacking and (event.transaction, key) in born:
                     unclear.add(key)
         return rows, unclear
