@@ -74,8 +74,9 @@ def test_a_time_in_a_finer_form_has_more_zeros_in_both_engines(session: SparkSes
         seconds, millis = divmod(value, 1_000)
         wanted = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{millis:03}" + "0" * (digits - 3)
         assert found[str(value)] == wanted
-        natively = duckdb.sql(f"SELECT {rule.native('leaf')} FROM (SELECT '{value}' AS leaf)").fetchone()
-        assert natively == (wanted,)
+        with duckdb.connect() as connection:
+            natively = connection.execute(f"SELECT {rule.native('leaf')} FROM (SELECT '{value}' AS leaf)").fetchall()
+        assert natively == [(wanted,)]
     assert found[None] is None
 
 
