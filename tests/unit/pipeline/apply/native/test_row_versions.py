@@ -79,7 +79,7 @@ def _texts(image: Image | None) -> list[str | None] | None:
 def in_spark(spark: SparkSession, histories: Sequence[Sequence[KeyEvent]], *, keeps_deleted: bool) -> dict[int, dict[str, object]]:
     """Return by key what Spark's fold leaves; ``v`` is the number of the event whose row it is."""
     left_out = f"if({OP} = 'd', array('v'), NULL)" if keeps_deleted else "CAST(NULL AS ARRAY<STRING>)"
-    place = f"position {POSITION_TYPE}, read INT, ordinal {ORDINAL_TYPE}"
+    place = f"position {POSITION_TYPE}, read INT, tie INT, ordinal {ORDINAL_TYPE}"
     images = f"{BEFORE} ARRAY<STRING>, {AFTER} ARRAY<STRING>"
     schema = f"id INT, v INT, {OP} STRING, {TRANSACTION} STRING, {PARTITION} INT, {OFFSET} BIGINT, {images}, {ORDER} STRUCT<{place}>"
     rows = [
@@ -92,7 +92,7 @@ def in_spark(spark: SparkSession, histories: Sequence[Sequence[KeyEvent]], *, ke
             event.offset,
             _texts(event.before),
             _texts(event.after),
-            ((*map(Decimal, event.position[:2]), event.position[2]), int(event.op == "r"), (None, 0, place)),
+            ((*map(Decimal, event.position[:2]), event.position[2]), int(event.op == "r"), 0, (None, None, None, 0, place)),
         )
         for key, events in enumerate(histories)
         for place, event in enumerate(events)
