@@ -46,7 +46,7 @@ def _marked(spark: SparkSession, chains: Sequence[Chain]) -> set[Chain]:
         OP,
         TRANSACTION,
         f"CAST(named_struct('commit', place, 'change', place, 'serial', 0) AS {POSITION_TYPE}) AS {POSITION}",
-        f"CAST(named_struct('offset', place, 'block', 0, 'row', place) AS {ORDINAL_TYPE}) AS {ORDINAL}",
+        f"CAST(named_struct('offset', place, 'run', NULL, 'file', NULL, 'block', 0, 'row', place) AS {ORDINAL_TYPE}) AS {ORDINAL}",
         f"CAST(place AS BIGINT) AS {OFFSET}",
         f"0 AS {PARTITION}",
         f"CAST(NULL AS TIMESTAMP) AS {COMMITTED_AT}",
