@@ -37,12 +37,12 @@ def _by_spark(spark: SparkSession, archive: str, files: Sequence[ArchivedFile], 
     lines = parse_lines(read_lines(session, archive, files), "ts_ms: STRING", dialect)
     ours = lines.filter(F.coalesce(F.col("topic"), F.lit(topic)) == topic).selectExpr("*", member("ts_ms"))
     commit, sent = F.coalesce(COMMIT, READ_COMMIT), F.expr("try_cast(ts_ms AS BIGINT)")
-    found = ours.select(FILE, commit.alias("commit"), F.col(COMMIT).alias("streamed"), sent.alias("sent")).groupBy(FILE)
+    placed = ours.select(FILE, commit.alias("commit"), F.col(COMMIT).alias("streamed"), sent.alias("sent")).filter("commit IS NOT NULL")
     bounds = [pick(name).alias(f"{pick.__name__}_{name}") for name in ("commit", "sent") for pick in (F.min, F.max)]
     # A single record without a time may be the oldest.
-    untimed = F.count_if(F.expr("sent IS NULL AND commit IS NOT NULL")).alias("untimed")
-    rows = found.agg(*bounds, untimed, F.count("streamed").alias("streamed")).collect()
-    return {row[FILE]: _log_span(row) for row in rows if row["min_commit"] is not None}
+    untimed = F.count_if(F.col("sent").isNull()).alias("untimed")
+    rows = placed.groupBy(FILE).agg(*bounds, untimed, F.count("streamed").alias("streamed")).collect()
+    return {row[FILE]: _log_span(row) for row in rows}
 
 
 def _log_span(row: Any) -> LogSpan:
@@ -85,7 +85,8 @@ WITH records AS (
 ), placed AS (
   SELECT *, {rule.commit} AS position, op = 'r' AND coalesce(source.snapshot, '') <> 'incremental' AS is_read FROM records
 )
-SELECT filename, min(position) AS min_commit, max(position) AS max_commit, min(sent) AS min_sent, max(sent) AS max_sent,
+SELECT filename, min(position) AS min_commit, max(position) AS max_commit,
+  min(sent) FILTER (position IS NOT NULL) AS min_sent, max(sent) FILTER (position IS NOT NULL) AS max_sent,
   count_if(sent IS NULL AND position IS NOT NULL) AS untimed, count_if(position IS NOT NULL AND NOT is_read) AS streamed,
   count_if(position IS NULL AND op IS NOT NULL) AS unread
 FROM placed GROUP BY filename"""
