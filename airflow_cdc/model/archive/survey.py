@@ -219,3 +219,8 @@ def is_control_topic(topic: str, kinds: set[str]) -> bool:
     if topic.startswith("__debezium-heartbeat") or last in ("debezium_signal", "debezium_signals"):
         return True
     return not table_kinds and bool(kinds & {kind.value for kind in CONTROL_KINDS})
+
+
+def are_values(shapes: Iterable[TopicShape]) -> bool:
+    """Return whether some files hold values alone: all events of such a file have its first offset, or none."""
+    return any(shape.layout is RecordLayout.VALUE for shape in shapes)

@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from airflow_cdc.model.archive.survey import are_values
 from airflow_cdc.model.columns import DELETED, DEPENDS, OFFSET, OP, ORDINAL, PARTITION, POSITION, UNAVAILABLE, VALUE_POSITIONS
 from airflow_cdc.model.errors import ArchivedFileMissingError, TableHistoryGoneError
 from airflow_cdc.model.flow.cdc_flow import OnMissingFile
@@ -129,7 +130,7 @@ def _find_other_events(asked: Unguarded, rows: DataFrame) -> DataFrame:
     :param rows: what is known of the target's rows.
     """
     keys, live = asked.keys, asked.live
-    is_tied = is_tie("k", "s", are_values=asked.decoder.has_values)
+    is_tied = is_tie("k", "s", are_values=are_values(asked.decoder.shapes))
     on = F.expr(f"{sql.same_key('s', 'k', keys)} AND {is_tied}")
     tied = live.alias("s").join(rows.alias("k"), on, "left_semi")
     held = asked.run.spark.sql(f"SELECT * FROM {sql.delta(asked.target.uri)}")

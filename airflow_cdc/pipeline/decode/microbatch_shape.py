@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile
-from airflow_cdc.model.archive.survey import RecordLayout, TopicShape
+from airflow_cdc.model.archive.survey import TopicShape
 from airflow_cdc.model.connectors.connector import Connector
 from airflow_cdc.model.position.epochs import Epochs
 from airflow_cdc.model.position.lives import Lives
@@ -48,11 +48,6 @@ class MicrobatchShape:
     def value_shape(self) -> ValueShape:
         """The shape of the topic's values."""
         return shape_of(self.dialect)
-
-    @property
-    def has_values(self) -> bool:
-        """Whether some files hold values alone, so that the events of each have its first offset, or none."""
-        return any(shape.layout is RecordLayout.VALUE for shape in self.shapes)
 
     @cached_property
     def keys_of_records(self) -> frozenset[str]:

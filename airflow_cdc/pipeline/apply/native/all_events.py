@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_cdc.model.archive.survey import are_values
 from airflow_cdc.model.columns import COMMITTED_AT, OFFSET, OP, PARTITION, POSITION, TRANSACTION, UNAVAILABLE
 from airflow_cdc.model.errors import first_line
 from airflow_cdc.pipeline.apply.native.decode_sql import EVENTS
 from airflow_cdc.pipeline.apply.native.fold import NativeReads, make_events, read_reads, staged_of
 from airflow_cdc.pipeline.apply.native.fold_sql import count_changes, each_event, find_reads
-from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, are_values
+from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
 from airflow_cdc.pipeline.apply.native.left_out import HAS_BEFORE, LEFT_OUT, if_carried
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.microbatch.count_events import Staged, count_surveyed

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_cdc.model.archive.survey import RecordKind
+from airflow_cdc.model.archive.survey import RecordKind, are_values
 from airflow_cdc.model.columns import VALUE_POSITIONS
 from airflow_cdc.model.errors import first_line
 from airflow_cdc.model.operation import ROW_OPERATIONS
@@ -16,7 +16,7 @@ from airflow_cdc.model.position.reach import Reach
 from airflow_cdc.pipeline.apply.native.decode_sql import EVENTS, count_kinds, decode, read_images
 from airflow_cdc.pipeline.apply.native.fold_sql import CHANGES, Fold, count_changes, find_reads, fold, look_beside, row_changes
 from airflow_cdc.pipeline.apply.native.fold_undecided import CHOSEN, ImageRule, choose_events, fold_chosen
-from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, are_values
+from airflow_cdc.pipeline.apply.native.handed_over import HandedOver
 from airflow_cdc.pipeline.apply.native.left_out import find_left_out
 from airflow_cdc.pipeline.apply.native.own_keys_sql import UNPROVEN, deletes_in_doubt, insert_deletes, look_at_updates, shows_another
 from airflow_cdc.pipeline.decode.decode_events import Decoder

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from airflow_cdc.model.archive.archived_files import FileFormat
-from airflow_cdc.model.archive.survey import RecordLayout, TopicShape
+from airflow_cdc.model.archive.survey import TopicShape, are_values
 from airflow_cdc.model.connectors.connector import Connector
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.operation import ROW_OPERATIONS
@@ -36,11 +36,6 @@ _ROWS = tuple(operation.value for operation in ROW_OPERATIONS)
 
 class HandedOver(Exception):  # noqa: N818 - not an error: Spark takes the microbatch.
     """The native engine does not take the microbatch; the message is the reason."""
-
-
-def are_values(shapes: Sequence[TopicShape]) -> bool:
-    """Return whether files hold values alone, and not whole records."""
-    return any(shape.layout is RecordLayout.VALUE for shape in shapes)
 
 
 def why_not_read(run: MicrobatchRun, target: TargetTable | None) -> str | None:

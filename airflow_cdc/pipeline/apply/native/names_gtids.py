@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from airflow_cdc.model.archive.survey import are_values
 from airflow_cdc.model.errors import first_line
 from airflow_cdc.pipeline.apply.native.decode_sql import find_transaction
-from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, are_values, why_not_surveyed
+from airflow_cdc.pipeline.apply.native.handed_over import HandedOver, why_not_surveyed
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb
