@@ -57,6 +57,7 @@ def latest_changes(run: MicrobatchRun, decoder: Decoder, events: DataFrame, *, s
         and_hazardous=has_versions,
         names_transactions=names,
         may_lack_offsets=run.microbatch.has_unnumbered,
+        dropped=decoder.columns.dropped,
     )
     written = run.write_down(latest, "latest")
     if not has_versions:

@@ -35,6 +35,8 @@ class SourceColumns:
     """By column: the older names under which events may carry it."""
     clears_absent: bool = False
     """Whether a column that is missing from an event's schema is NULL, rather than unknown."""
+    dropped: tuple[str, ...] = ()
+    """Columns of the table that no event of the microbatch has, and each leaves out."""
     as_text: tuple[str, ...] = ()
     """Columns that are STRING in the table and of another type in the events."""
     key_is_single: bool = False

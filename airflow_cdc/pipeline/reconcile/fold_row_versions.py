@@ -144,7 +144,7 @@ def _own_columns(of_target: str) -> list[Column]:
         COMMITTED_AT: last["row"][COMMITTED_AT],
         PARTITION: last["row"][PARTITION],
         OFFSET: F.coalesce(last["row"][OFFSET], last["order"]["ordinal"]["offset"]),
-        UNAVAILABLE: F.expr(f"CASE WHEN {of_target} THEN {_ALL_COLUMNS} WHEN NOT begun THEN {_LEFT_TO_TARGET} END"),
+        UNAVAILABLE: F.expr(f"CASE WHEN {of_target} THEN {_ALL_COLUMNS} ELSE {_LEFT_TO_TARGET} END"),
         ABSENT: F.expr("element_at(lineage, -1).absent"),
         VALUE_POSITIONS: F.expr(_VALUE_POSITIONS),
         MOVED: F.expr(_MOVED),
@@ -187,7 +187,9 @@ _REACH = f"""named_struct('first', array_min({_PLACES}), 'last', array_max({_PLA
 _LAST_LEFT_OUT = "coalesce(element_at(lineage, -1).unavailable, CAST(array() AS array<string>))"
 _NEVER_CARRIED = "forall(lineage, event -> coalesce(array_contains(event.unavailable, name), false))"
 _IS_ABSENT = "coalesce(array_contains(element_at(lineage, -1).absent, name), false)"
-_LEFT_TO_TARGET = f"nullif(filter(left_out, name -> {_NEVER_CARRIED}), array())"
+# A read says nothing of a column that the source dropped before it.
+_LEFT_TO_TARGET = f"""nullif(filter(left_out, name -> {_NEVER_CARRIED}
+    AND (NOT begun OR (lineage[0].op = 'r' AND {_IS_ABSENT}))), array())"""
 # Where deleted rows stay, a delete reports each column as unavailable.
 _DIES = "(absent IS NULL AND coalesce(held, 0) = 0)"
 _ALL_COLUMNS = "try_element_at(filter(events, event -> event.op = 'd'), 1).unavailable"
@@ -196,7 +198,7 @@ _ALL_COLUMNS = "try_element_at(filter(events, event -> event.op = 'd'), 1).unava
 _CARRIERS = "filter(lineage, event -> NOT coalesce(array_contains(event.unavailable, name), false))"
 _VALUE_POSITIONS = f"""
 CAST(nullif(transform(
-    filter(left_out, name -> NOT {_IS_ABSENT} AND (begun OR NOT {_NEVER_CARRIED})),
+    filter(left_out, name -> NOT {_NEVER_CARRIED} OR (begun AND NOT {_IS_ABSENT})),
     name -> named_struct('column', name, 'position', coalesce(try_element_at({_CARRIERS}, -1).position, lineage[0].position),
         'known', size({_CARRIERS}) > 0)
 ), array()) AS {VALUE_POSITIONS_TYPE})

@@ -59,7 +59,7 @@ _CONTENT = "__cdc_content_of_event"
 _IS_ALIKE = "__cdc_is_alike"
 """boolean: whether an event without an offset writes what the one before it writes."""
 _FLAGS = "__cdc_flags"
-_REMOVES_ANOTHER, _IN_CONFLICT, _DELETES, _WRITES, _UNORDERED = 1, 2, 4, 8, 16
+_REMOVES_ANOTHER, _IN_CONFLICT, _DELETES, _WRITES, _UNORDERED, _CREATES = 1, 2, 4, 8, 16, 32
 """Bits of the flags."""
 
 
@@ -71,6 +71,7 @@ def keep_latest_per_key(
     and_hazardous: bool = False,
     names_transactions: bool = False,
     may_lack_offsets: bool = False,
+    dropped: Sequence[str] = (),
 ) -> DataFrame:
     """Return one row per key: its last event.
 
@@ -87,6 +88,8 @@ def keep_latest_per_key(
         :data:`LINE_HASH`, and the returned rows also :data:`IS_LAST`.
     :param names_transactions: whether :data:`REACH` holds the texts of transactions.
     :param may_lack_offsets: whether many events may have no offset: copies of them, in other files, are then no :data:`HAZARD`.
+    :param dropped: columns that no event has. That each leaves them out is no :data:`HAZARD`: the row has the table's value, or NULL
+        if it begins in these events.
     :return: ``columns``, :data:`RECONCILED_COLUMNS`, and per key the number of events and of redelivered copies (same position as
         another event of the key), whether an event was archived later but positioned earlier (1 or 0), :data:`REACH`,
         :data:`READS` and :data:`HAZARD`.
@@ -94,7 +97,7 @@ def keep_latest_per_key(
     by_key = Window.partitionBy(*[F.col(sql.name(key)) for key in keys]).orderBy(ORDER)
     compared = _compare_contents(events, by_key, columns if may_lack_offsets else None)
     flagged = _flag(flag_copies(compared, by_key))
-    summarized = _summarize_keys(flagged, by_key, names_transactions=names_transactions)
+    summarized = _summarize_keys(flagged, by_key, names_transactions=names_transactions, dropped=dropped)
     kept = summarized.filter(f"{IS_LAST} OR {IS_HAZARD}" if and_hazardous else IS_LAST)
     picked = [F.col(sql.name(name)) for name in columns]
     ours = [_of_single_event(name).alias(name) for name in RECONCILED_COLUMNS]
@@ -166,6 +169,7 @@ def _flag(events: DataFrame) -> DataFrame:
         _IN_CONFLICT: F.col(CONFLICTS) == 1,
         _DELETES: op == "d",
         _WRITES: op.isin("c", "u"),
+        _CREATES: op == "c",
         _UNORDERED: (before[POSITION] == F.col(POSITION)) & ~_are_ordered(before) & ~F.col(_IS_ALIKE),
     }
     bits = (F.when(condition, F.lit(bit)).otherwise(F.lit(0)) for bit, condition in flags.items())
@@ -179,7 +183,7 @@ def _are_ordered(before: Column) -> Column:
     return of_lane & before["offset"].isNull().eqNullSafe(ordinal["offset"].isNull())
 
 
-def _summarize_keys(events: DataFrame, by_key: WindowSpec, *, names_transactions: bool) -> DataFrame:
+def _summarize_keys(events: DataFrame, by_key: WindowSpec, *, names_transactions: bool, dropped: Sequence[str]) -> DataFrame:
     """Add the columns that aggregate all events of a key."""
     of_key = by_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     by_position = (F.col(ORDER)["read"] == 0) | F.col(ORDINAL)["offset"].isNull()
@@ -208,7 +212,8 @@ def _summarize_keys(events: DataFrame, by_key: WindowSpec, *, names_transactions
     reads = {"newest": F.max(read).over(of_key), "oldest": F.min(F.when(of_whole_table, read_place())).over(of_key)}
     count, copies = F.count("*").over(of_key), F.sum(REDELIVERED).over(of_key)
     # A value that the last event does not carry comes from an earlier one, or from the row that moved here.
-    is_left_out, last = F.last(F.col(UNAVAILABLE).isNotNull()).over(of_key), F.last(OP).over(of_key)
+    of_others = _without(dropped)
+    is_left_out, last = F.last(of_others.isNotNull()).over(of_key), F.last(OP).over(of_key)
     folds = any_is(_REMOVES_ANOTHER) | (is_left_out & ((count > copies + 1) | (last == "c")))
     hazard = F.when(any_is(_UNORDERED), 2).otherwise(folds.cast("int"))
     return events.withColumns(
@@ -220,8 +225,14 @@ def _summarize_keys(events: DataFrame, by_key: WindowSpec, *, names_transactions
             REACH: _struct(reach),
             READS: _struct(reads),
             HAZARD: hazard,
+            **({UNAVAILABLE: F.when(any_is(_CREATES), of_others).otherwise(F.col(UNAVAILABLE))} if dropped else {}),
         }
     )
+
+
+def _without(names: Sequence[str]) -> Column:
+    """Return the names of the columns that an event leaves out, but for ``names``; NULL for none."""
+    return F.expr(f"nullif(array_except({UNAVAILABLE}, {sql.texts(names)}), array())") if names else F.col(UNAVAILABLE)
 
 
 def read_columns() -> list[Column]:

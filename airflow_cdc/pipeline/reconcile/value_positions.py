@@ -6,9 +6,12 @@ between the two can still fill them in. SQL over the aliases of joined frames.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from airflow_cdc.model.columns import ABSENT, POSITION, UNAVAILABLE, VALUE_POSITIONS
 from airflow_cdc.pipeline.decode.decode_events import VALUE_POSITIONS_TYPE
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
+from airflow_cdc.pipeline.spark import sql
 
 UNKNOWN_NAMES = f"transform(filter({VALUE_POSITIONS}, entry -> NOT entry.known), entry -> entry.column)"
 """SQL over a frame: the columns with unknown values; NULL if the last event carries all."""
@@ -21,19 +24,22 @@ def _entry(alias: str, column: str) -> str:
     return f"try_element_at(filter({alias}.{VALUE_POSITIONS}, listed -> listed.column = {column}), 1)"
 
 
-def value_positions(change: str, holder: str | None, *, known: str = "true") -> str:
+def value_positions(change: str, holder: str | None, *, known: str = "true", new: Collection[str] = ()) -> str:
     """Return the SQL of a change's own entries, and of entries from the row that holds its key for values that it leaves to that row.
 
     :param holder: alias of that row; None if there is none.
     :param known: SQL that is true if the row exists.
+    :param new: columns that no row has had a value of so far.
     """
-    asked = f"array_except(coalesce({change}.{UNAVAILABLE}, array()), coalesce({change}.{ABSENT}, array()))"
+    # A column that is absent from the event's schema is no value to wait for: an older event may still carry one.
+    asked = f"array_except(coalesce({change}.{UNAVAILABLE}, array()), {sql.texts(new)})"
+    is_absent = f"coalesce(array_contains({change}.{ABSENT}, name), false)"
     nothing = f"CAST(array() AS {VALUE_POSITIONS_TYPE})"
     if holder:
-        own = f"named_struct('column', name, 'position', {holder}.{POSITION}, 'known', {known})"
+        own = f"named_struct('column', name, 'position', {holder}.{POSITION}, 'known', {known} OR {is_absent})"
         answer = f"coalesce({_entry(holder, 'name')}, {own})"
     else:
-        answer = f"named_struct('column', name, 'position', CAST(NULL AS {POSITION_TYPE}), 'known', false)"
+        answer = f"named_struct('column', name, 'position', CAST(NULL AS {POSITION_TYPE}), 'known', {is_absent})"
     return f"nullif(concat(coalesce({change}.{VALUE_POSITIONS}, {nothing}), transform({asked}, name -> {answer})), {nothing})"
 
 

@@ -35,6 +35,7 @@ from airflow_cdc.pipeline.spark import sql
 from airflow_cdc.pipeline.survey.source_facts import SourceFacts
 from airflow_cdc.pipeline.target.target_table import TargetTable
 
+_OF_CURRENT_ROWS = (TableMode.CURRENT, TableMode.FLAGGED)
 _EVENT_KINDS = {operation.value for operation in (*ROW_OPERATIONS, Operation.TRUNCATE)}
 
 
@@ -77,8 +78,9 @@ def plan_decoding(
         renames = find_renames(flow, dialect, ours, target, facts.changes, without_key=without_key)
         source = Source(flow, ours, target, facts, renames, without_key=without_key)
         columns = settle_columns(source, partial(_images, spark, source, microbatch, dialect))
-        if flow.on_dropped_column is OnDroppedColumn.CLEAR and not without_key:
-            columns = _clearing(columns, target and target.under(renames))
+        if flow.mode in _OF_CURRENT_ROWS and not without_key:
+            clears = flow.on_dropped_column is OnDroppedColumn.CLEAR
+            columns = _with_dropped(columns, target and target.under(renames), clears=clears)
     flow.scd_columns.refuse_columns((*columns.types, *columns.untyped, *columns.keys), flow.name)
     if target and rows and columns.keys != target.keys:
         raise KeysUnknownError(
@@ -101,15 +103,19 @@ def plan_decoding(
     )
 
 
-def _clearing(columns: SourceColumns, target: TargetTable | None) -> SourceColumns:
-    """Return the columns, plus those of the table that are in no event's schema: they are NULL where an event lacks them."""
+def _with_dropped(columns: SourceColumns, target: TargetTable | None, *, clears: bool) -> SourceColumns:
+    """Return the columns, plus those of the table that are in no event's schema.
+
+    :param clears: whether they are NULL where an event lacks them; else the event leaves them out.
+    """
     known = {name.lower() for name in (*columns.types, *columns.untyped, *columns.keys)}
     held = target.columns if target else {}
-    lacking = {name: _always_null(kind) for name, kind in held.items() if name.lower() not in known}
-    return replace(columns, types={**columns.types, **lacking}, clears_absent=True)
+    dropped = {name: _absent(kind) for name, kind in held.items() if name.lower() not in known}
+    types = {**columns.types, **dropped}
+    return replace(columns, types=types, clears_absent=clears, dropped=() if clears else tuple(dropped))
 
 
-def _always_null(sql_type: str) -> ColumnType:
+def _absent(sql_type: str) -> ColumnType:
     return ColumnType(sql_type, lambda _text: f"CAST(NULL AS {sql_type})", checked=False)
 
 

@@ -36,6 +36,8 @@ class Merge:
     """Truncates and snapshots: they remove rows that no change is about."""
     unread: str = "false"
     """SQL over a row ``t`` and a change ``s``: whether the row counts as absent in deciding what a change means."""
+    new_columns: Collection[str] = ()
+    """Columns that the target lacked until now."""
     left_out: Collection[str] = ()
     """Columns that at least one change leaves out (``__cdc_unavailable``): the target's value stays."""
     document_columns: Collection[str] = ()
@@ -68,12 +70,19 @@ def _assigned(target: TargetTable, merge: Merge) -> Assigned:
     recorded_as = {name: DOCUMENT if name in merge.document_columns else name for name in columns}
     number = _opaque_number(merge.microbatch)
     inserted = {sql.name(name): f"s.{sql.name(name)}" for name in (*columns, POSITION, OP, COMMITTED_AT, PARTITION, OFFSET)}
-    inserted |= {MICROBATCH: number, VALUE_POSITIONS: value_positions("s", None) if left_out else f"s.{VALUE_POSITIONS}"}
+    inserted |= {
+        MICROBATCH: number,
+        VALUE_POSITIONS: value_positions("s", None, new=merge.new_columns) if left_out else f"s.{VALUE_POSITIONS}",
+    }
     kept = {
         sql.name(name): f"if(array_contains(s.{UNAVAILABLE}, {sql.text(recorded_as[name])}), t.{sql.name(name)}, s.{sql.name(name)})"
         for name in left_out
     }
-    updated = {**inserted, **kept, VALUE_POSITIONS: value_positions("s", "t") if left_out else f"s.{VALUE_POSITIONS}"}
+    updated = {
+        **inserted,
+        **kept,
+        VALUE_POSITIONS: value_positions("s", "t", new=merge.new_columns) if left_out else f"s.{VALUE_POSITIONS}",
+    }
     mended = {name: inserted[name] for name in map(sql.name, columns)} | {VALUE_POSITIONS: f"s.{VALUE_POSITIONS}", MICROBATCH: number}
     return Assigned(inserted=inserted, updated=updated, filled=_filled(recorded_as, number), mended=mended)
 

@@ -218,6 +218,7 @@ class RowChanges(SettledEvents):
             row_changes=fresh,
             columns=[name for name in fresh.columns if name in target.columns],
             microbatch=run.microbatch.number,
+            new_columns=[name for name in self.decoder.columns.types if not self.target or name not in self.target.columns],
             late=guarded.is_late,
             vanishing=voids.rows,
             unread=voids.unread.rows if voids.unread else "false",
