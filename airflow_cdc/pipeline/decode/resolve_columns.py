@@ -86,7 +86,8 @@ def resolve_columns(
             untyped.append(name)
     as_text = {name: spelled for name, rule in types.items() if table.get(name) == "STRING" and (spelled := _as_text(rule))}
     by_schema = {*from_schema, *(known or ())}
-    types |= {name: exact_key(types[name]) for name in keys if name in types and name not in by_schema}
+    not_own = [name for name in keys if name in types and (name not in by_schema or name in flow.declared)]
+    types |= {name: exact_key(types[name], is_declared=name in by_schema) for name in not_own}
     types |= as_text
     texts = [name for name, rule in types.items() if rule.sql_type == "STRING" and (without_key or name in keys)]
     types |= {name: types[name].in_form(form_of(name, [types[name]])) for name in texts}

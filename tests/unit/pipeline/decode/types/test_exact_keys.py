@@ -1,4 +1,4 @@
-"""A key that is a double takes its own texts alone: no two numbers become one."""
+"""A key that is a number takes its own texts alone: no two become one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.pipeline.decode.types.connect_types import STRING, cast_to
+from airflow_cdc.pipeline.decode.types.connect_types import STRING, cast_to, column_type, read_as
 from airflow_cdc.pipeline.decode.types.exact_keys import exact_key
 
 OWN = {
@@ -40,6 +40,7 @@ OWN = {
         *("2.2250738585072014E-308", "100000000000000000000", "-Infinity"),
     ],
     "FLOAT": ["0.1", "1.5", "16777216", "1.6777216E7", "3.4028235E38", "0.25", "123456", "0.33333334"],
+    "BIGINT": ["0", "7", "-7", "10", "9223372036854775807", "-9223372036854775808"],
 }
 NOT_ITS_OWN = {
     "DOUBLE": [
@@ -47,6 +48,7 @@ NOT_ITS_OWN = {
         *("1.0000000000000000000000000000001", "12345678901234567890", "1.2345678901234567890E-7"),
     ],
     "FLOAT": ["16777217", "0.100000001", "1E39", "1E-60", "0.333333333"],
+    "BIGINT": ["07", "+7", " 7", "7 ", "7.0", "007", "-07", "00", "9223372036854775808", "7e0", "x", ""],
 }
 
 
@@ -64,5 +66,12 @@ def test_its_own_texts_are_read_and_others_do_not_fit(spark: SparkSession, kind:
 
 
 def test_other_types_keep_their_rules() -> None:
-    for rule in (STRING, cast_to("BIGINT"), cast_to("DECIMAL(38,18)")):
+    for rule in (STRING, cast_to("DECIMAL(38,18)")):
         assert exact_key(rule) is rule
+
+
+def test_encoded_integers_and_the_source_s_own_doubles_keep_theirs() -> None:
+    encoded = column_type({"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "0"}}, "oracle")
+    as_integer = read_as("BIGINT", encoded)
+    assert exact_key(as_integer) is as_integer
+    assert exact_key(double := cast_to("DOUBLE"), is_declared=True) is double
