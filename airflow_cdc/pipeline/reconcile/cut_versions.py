@@ -88,7 +88,8 @@ def _step() -> str:
     deaths = f"if(event.op = 'd' AND {died} IS NOT NULL, array_append(state.deaths, {death}), state.deaths)"
     committed = "(state.transaction IS NOT NULL AND NOT (state.transaction <=> event.transaction))"
     history = f"if({committed}, {_settle('state.versions', 'state.history', 'event.number - 1')}, state.history)"
-    after = f"named_struct('transaction', event.transaction, 'is_fresh', is_fresh, 'versions', {changed}, 'history', {history}, 'deaths', {deaths})"
+    place = "'transaction', event.transaction, 'is_fresh', is_fresh"
+    after = f"named_struct({place}, 'versions', {changed}, 'history', {history}, 'deaths', {deaths})"
     settled = f"if({committed}, slice(state.versions, -1, least(size(state.versions), 1)), state.versions)"
     return sql.let("versions", settled, sql.let("is_fresh", IS_FRESH, sql.let("subject", f"CAST({SUBJECT} AS INT)", after)))
 
@@ -96,7 +97,8 @@ def _step() -> str:
 def _fold() -> str:
     """Return the SQL of a key's history (:data:`_SETTLED` by commit) and of its deleted rows."""
     nothing = {"versions": _VERSION, "history": _SETTLED, "deaths": _DEATH}
-    start = ", ".join(f"'{name}', CAST(array() AS array<{kind}>)" for name, kind in nothing.items())
+    empty = ", ".join(f"'{name}', CAST(array() AS array<{kind}>)" for name, kind in nothing.items())
+    start = f"named_struct('transaction', CAST(NULL AS STRING), 'is_fresh', false, {empty})"
     end = f"named_struct('history', {_settle('state.versions', 'state.history', 'size(events)')}, 'deaths', state.deaths)"
     return f"aggregate({_NUMBERED}, named_struct('transaction', CAST(NULL AS STRING), 'is_fresh', false, {start}), (state, event) -> {_step()}, state -> {end})"
 
