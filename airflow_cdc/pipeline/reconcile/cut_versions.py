@@ -100,7 +100,7 @@ def _fold() -> str:
     empty = ", ".join(f"'{name}', CAST(array() AS array<{kind}>)" for name, kind in nothing.items())
     start = f"named_struct('transaction', CAST(NULL AS STRING), 'is_fresh', false, {empty})"
     end = f"named_struct('history', {_settle('state.versions', 'state.history', 'size(events)')}, 'deaths', state.deaths)"
-    return f"aggregate({_NUMBERED}, named_struct('transaction', CAST(NULL AS STRING), 'is_fresh', false, {start}), (state, event) -> {_step()}, state -> {end})"
+    return f"aggregate({_NUMBERED}, {start}, (state, event) -> {_step()}, state -> {end})"
 
 
 # A read sorts after everything archived before it and before the next streamed event, whatever its own position and time. So does a

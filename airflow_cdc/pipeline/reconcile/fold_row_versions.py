@@ -304,8 +304,9 @@ def _step() -> str:
 
 
 # Array of struct<trail, odd, about, is_parted>, by _STARTS: the survivor's trail, NULL if nothing survives; the number of odd events in that
-# case; the trail of the row that the last event deletes, if it is a delete; whether a delete is about none of the versions. A trail's last number is that of the event whose row it is; 0 is
-# the row before them all. One aggregate for all: each further one would be planned, sent and interpreted separately.
+# case; the trail of the row that the last event deletes, if it is a delete; whether a delete is about none of the versions. A trail's last
+# number is that of the event whose row it is; 0 is the row before them all. One aggregate for all: each further one would be planned, sent
+# and interpreted separately.
 _FOLDED = f"""aggregate({_NUMBERED}, array({", ".join(_start(held=held, in_last=last) for held, last in _STARTS.values())}),
     (states, event) -> transform(states, state -> if(state.in_last AND NOT event.in_last, state, {_step()})),
     states -> transform(states, state -> named_struct('trail', try_element_at(state.versions, -1).trail,
