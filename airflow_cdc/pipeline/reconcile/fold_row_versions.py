@@ -303,8 +303,8 @@ def _step() -> str:
     return sql.let("versions", _SETTLED, sql.let("is_fresh", IS_FRESH, sql.let("subject", subject, after)))
 
 
-# Array of struct<trail, odd, about, is_parted>, by _STARTS: the survivor's trail, NULL if nothing survives; the number of odd events in that
-# case; the trail of the row that the last event deletes, if it is a delete; whether a delete is about none of the versions. A trail's last
+# Array of struct<trail, odd, about, is_parted>, by _STARTS: the survivor's trail, NULL if nothing survives; the number of odd events
+# then; the trail of the row that the last event deletes, if it is a delete; whether a delete is about none of the versions. A trail's last
 # number is that of the event whose row it is; 0 is the row before them all. One aggregate for all: each further one would be planned, sent
 # and interpreted separately.
 _FOLDED = f"""aggregate({_NUMBERED}, array({", ".join(_start(held=held, in_last=last) for held, last in _STARTS.values())}),
