@@ -102,10 +102,10 @@ class Transaction:
         self.changes.append(("d", (key, self.source.rows.pop(key)), None, 1))
 
     def _move_row(self, old: Key, new: Key) -> None:
-        row = self.source.rows.pop(old)
+        before = row = self.source.rows.pop(old)
         if self.random.random() < 0.3:
             row = {**row, **self.source.new_row(), **({"id": row["id"]} if "id" in row else {})}
-        self._log_move((old, row), (new, row))
+        self._log_move((old, before), (new, row))
         self.source.rows[new] = row
 
     def _log_move(self, old: tuple[Key, Row], new: tuple[Key, Row]) -> None:

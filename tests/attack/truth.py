@@ -43,7 +43,8 @@ class Truth:
     def rows(self, archived: Collection[int]) -> tuple[dict[Key, Row], set[Key]]:
         """Return the rows by key, and the keys of which nobody can say what they are yet.
 
-        Of each key its last archived event counts. A transaction that handed keys on counts when all of it is archived. A row that is born
+        Of each key its last archived event counts. A transaction that handed keys on counts when all of it is archived, and the events of
+        the rows that held them before. A row that is born
         and goes in one transaction says nothing of an older row of its key, which went by an event that is not archived yet: a source may
         give a key to two rows for a while.
         """
@@ -73,6 +74,9 @@ class Truth:
                 effects.update(together)
             for key, row in effects.items():
                 unclear.discard(key)
+                if key in together and key in lacking:
+                    # Which of the two rows its delete is about depends on the older one.
+                    unclear.add(key)
                 if row is not None:
                     born.add((event.transaction, key))
                     rows[key] = row

@@ -26,7 +26,7 @@ from airflow_cdc.model.columns import (
 from airflow_cdc.model.operation import VOID
 from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE
 from airflow_cdc.pipeline.decode.event_place import POSITION_TYPE
-from airflow_cdc.pipeline.reconcile.fold_row_versions import IS_FRESH, OTHERS, SUBJECT, rewritten
+from airflow_cdc.pipeline.reconcile.fold_row_versions import OTHERS, SUBJECT, rewritten
 from airflow_cdc.pipeline.reconcile.order_events import ORDER, gathered_in_order
 from airflow_cdc.pipeline.spark import sql
 
@@ -83,24 +83,24 @@ def _step() -> str:
         WHEN 'r' THEN array({_over("try_element_at(versions, -1)")})
         WHEN 'd' THEN {OTHERS}
         ELSE CAST(array() AS array<{_VERSION}>) END"""
-    died = "try_element_at(versions, nullif(subject, 0))"
+    died = "try_element_at(versions, subject)"
     death = f"CAST(named_struct('number', event.number, 'born', {died}.born, 'carriers', {died}.carriers) AS {_DEATH})"
     deaths = f"if(event.op = 'd' AND {died} IS NOT NULL, array_append(state.deaths, {death}), state.deaths)"
     committed = "(state.transaction IS NOT NULL AND NOT (state.transaction <=> event.transaction))"
     history = f"if({committed}, {_settle('state.versions', 'state.history', 'event.number - 1')}, state.history)"
-    place = "'transaction', event.transaction, 'is_fresh', is_fresh"
-    after = f"named_struct({place}, 'versions', {changed}, 'history', {history}, 'deaths', {deaths})"
+    after = f"named_struct('transaction', event.transaction, 'versions', {changed}, 'history', {history}, 'deaths', {deaths})"
     settled = f"if({committed}, slice(state.versions, -1, least(size(state.versions), 1)), state.versions)"
-    return sql.let("versions", settled, sql.let("is_fresh", IS_FRESH, sql.let("subject", f"CAST({SUBJECT} AS INT)", after)))
+    return sql.let("versions", settled, sql.let("subject", f"CAST({SUBJECT} AS INT)", after))
 
 
 def _fold() -> str:
     """Return the SQL of a key's history (:data:`_SETTLED` by commit) and of its deleted rows."""
     nothing = {"versions": _VERSION, "history": _SETTLED, "deaths": _DEATH}
-    empty = ", ".join(f"'{name}', CAST(array() AS array<{kind}>)" for name, kind in nothing.items())
-    start = f"named_struct('transaction', CAST(NULL AS STRING), 'is_fresh', false, {empty})"
+    start = ", ".join(f"'{name}', CAST(array() AS array<{kind}>)" for name, kind in nothing.items())
     end = f"named_struct('history', {_settle('state.versions', 'state.history', 'size(events)')}, 'deaths', state.deaths)"
-    return f"aggregate({_NUMBERED}, {start}, (state, event) -> {_step()}, state -> {end})"
+    return (
+        f"aggregate({_NUMBERED}, named_struct('transaction', CAST(NULL AS STRING), {start}), (state, event) -> {_step()}, state -> {end})"
+    )
 
 
 # A read sorts after everything archived before it and before the next streamed event, whatever its own position and time. So does a

@@ -181,7 +181,7 @@ _REACH = f"""named_struct('first', array_min({_PLACES}), 'last', array_max({_PLA
     'first_transaction', events[0].transaction, 'last_transaction', element_at(events, -1).transaction,
     'began', try_element_at(filter(events, event -> event.transaction <=> element_at(events, -1).transaction), 1).position,
     'deletes', exists(events, event -> event.op = 'd'), 'writes', exists(events, event -> event.op IN ('c', 'u')),
-    'depends', absent_in_last.is_parted OR NOT ({_OF_EVENTS.format("held_in_last.trail")} <=> {_OF_EVENTS.format("absent_in_last.trail")}),
+    'depends', NOT ({_OF_EVENTS.format("held_in_last.trail")} <=> {_OF_EVENTS.format("absent_in_last.trail")}),
     'expects', events[0].op IN ('u', 'd'))"""
 
 _LAST_LEFT_OUT = "coalesce(element_at(lineage, -1).unavailable, CAST(array() AS array<string>))"
@@ -220,21 +220,17 @@ def _last_carried(name: str) -> str:
 _FIRST_DELIVERIES = "filter(delivered, event -> NOT event.is_copy)"
 
 # SQL of the place (from 1) of the version that a delete or update concerns: the one equal to its before image; else one that is equal in
-# all columns that both carry, and in at least one; else the oldest, which is the target's own if the target holds the key. 0: a delete of
-# a row that is not known, where all versions are of creates since the transaction began and its before image contradicts each of them.
+# all columns that both carry, and in at least one; else the oldest, which is the target's own if the target holds the key.
 _LOOSELY = """coalesce(version.image IS NOT NULL
     AND forall(zip_with(event.before, version.image, (b, a) -> coalesce(b = a, true)), agrees -> agrees)
     AND exists(zip_with(event.before, version.image, (b, a) -> coalesce(b = a, false)), agrees -> agrees), false)"""
-_CONTRADICTED = "exists(zip_with(event.before, version.image, (b, a) -> coalesce(b <> a, false)), differs -> differs)"
-IS_FRESH = """if(state.transaction <=> event.transaction, state.is_fresh, size(versions) = 0 AND event.op = 'c')"""
-"""SQL: whether the key's transaction began with a create, and no row was known before."""
 SUBJECT = f"""CASE
   WHEN event.before IS NULL THEN 1
-  WHEN event.op = 'd' AND is_fresh AND size(versions) > 0 AND forall(versions, version -> coalesce({_CONTRADICTED}, false)) THEN 0
   WHEN exists(versions, version -> version.image = event.before) THEN array_position(transform(versions, v -> v.image), event.before)
   ELSE greatest(array_position(transform(versions, version -> {_LOOSELY}), true), 1)
 END"""
 # The version whose values an update continues: never one that its before image contradicts.
+_CONTRADICTED = "exists(zip_with(event.before, version.image, (b, a) -> coalesce(b <> a, false)), differs -> differs)"
 _PREDECESSOR = f"""CASE
   WHEN event.before IS NULL OR exists(versions, version -> version.image = event.before OR {_LOOSELY}) THEN subject
   ELSE nullif(array_position(transform(versions, version -> NOT coalesce({_CONTRADICTED}, false)), true), 0)
@@ -243,7 +239,6 @@ END"""
 # What no database does: leave two rows under a key, or change a missing one.
 _IS_ODD = (
     "(NOT state.transaction <=> event.transaction AND size(state.versions) > 1) OR (event.op IN ('u', 'd') AND size(state.versions) = 0)"
-    " OR subject = 0"
 )
 _OWN = f"array(named_struct('image', NULL, 'trail', array({_TARGETS_OWN})))"
 _BEFORE_ALL = f"CAST(if(state.held, {_OWN}, array()) AS array<{_VERSION}>)"
@@ -282,7 +277,7 @@ def rewritten(written: str, *, born: str) -> str:
 
 
 def _start(*, held: bool, in_last: bool) -> str:
-    fixed = f"'in_last', {str(in_last).lower()}, 'held', {str(held).lower()}, 'voided', false, 'is_fresh', false, 'is_parted', false"
+    fixed = f"'in_last', {str(in_last).lower()}, 'held', {str(held).lower()}, 'voided', false"
     members = f"CAST({_OWN if held else 'array()'} AS array<{_VERSION}>), 'odd', 0, 'about', CAST(NULL AS array<int>)"
     return f"named_struct({fixed}, 'transaction', CAST(NULL AS STRING), 'versions', {members})"
 
@@ -295,22 +290,20 @@ def _step() -> str:
         WHEN 'r' THEN array({_written("array()")})
         WHEN 'u' THEN {rewritten(_written(goes_on), born=_written(goes_on))}
         ELSE {OTHERS} END"""
-    about = "if(event.op = 'd', try_element_at(versions, nullif(subject, 0)).trail, NULL)"
+    about = "if(event.op = 'd', try_element_at(versions, subject).trail, NULL)"
     members = f"'transaction', event.transaction, 'versions', {changed}, 'odd', state.odd + if({_IS_ODD}, 1, 0), 'about', {about}"
-    parts = "'is_fresh', is_fresh, 'is_parted', state.is_parted OR subject = 0"
-    after = f"named_struct('in_last', state.in_last, 'held', state.held, 'voided', event.voided, {parts}, {members})"
+    after = f"named_struct('in_last', state.in_last, 'held', state.held, 'voided', event.voided, {members})"
     subject = f"if(event.op IN ('u', 'd'), CAST({SUBJECT} AS INT), 1)"
-    return sql.let("versions", _SETTLED, sql.let("is_fresh", IS_FRESH, sql.let("subject", subject, after)))
+    return sql.let("versions", _SETTLED, sql.let("subject", subject, after))
 
 
-# Array of struct<trail, odd, about, is_parted>, by _STARTS: the survivor's trail, NULL if nothing survives; the number of odd events
-# then; the trail of the row that the last event deletes, if it is a delete; whether a delete is about none of the versions. A trail's last
-# number is that of the event whose row it is; 0 is the row before them all. One aggregate for all: each further one would be planned, sent
-# and interpreted separately.
+# Array of struct<trail, odd, about>, by _STARTS: the survivor's trail, NULL if nothing survives; the number of odd events in that case;
+# the trail of the row that the last event deletes, if it is a delete. A trail's last number is that of the event whose row it is; 0 is
+# the row before them all. One aggregate for all: each further one would be planned, sent and interpreted separately.
 _FOLDED = f"""aggregate({_NUMBERED}, array({", ".join(_start(held=held, in_last=last) for held, last in _STARTS.values())}),
     (states, event) -> transform(states, state -> if(state.in_last AND NOT event.in_last, state, {_step()})),
     states -> transform(states, state -> named_struct('trail', try_element_at(state.versions, -1).trail,
-        'odd', state.odd + if(size(state.versions) > 1, 1, 0), 'about', state.about, 'is_parted', state.is_parted)))"""
+        'odd', state.odd + if(size(state.versions) > 1, 1, 0), 'about', state.about)))"""
 _TRAIL_OF_LAST = "if(element_at(events, -1).op = 'd', {0}_fold.about, {0}_fold.trail)"
 
 

@@ -89,8 +89,6 @@ class _Left:
     """Number of events that no database would log so."""
     deleted: int | None
     """As ``row``, of the row that the last event deletes, if it is a delete."""
-    is_parted: bool
-    """Whether a delete is about a row that is not known."""
 
 
 def fold_versions(delivered: Sequence[KeyEvent], *, keeps_deleted: bool = False) -> KeyFold:
@@ -103,7 +101,6 @@ def fold_versions(delivered: Sequence[KeyEvent], *, keeps_deleted: bool = False)
     numbered, last = list(enumerate(events, 1)), events[-1]
     in_last = [(number, event) for number, event in numbered if event.transaction == last.transaction]
     held, absent = (_left(numbered, held=is_held) for is_held in (True, False))
-    last_held, last_absent = (_left(in_last, held=is_held) for is_held in (True, False))
     dies = keeps_deleted and absent.row is None and not held.row
     survivor = _later(held, absent, of_deleted=dies and last.op == "d")
     offsets = [event.offset for event in events if event.offset is not None]
@@ -114,7 +111,7 @@ def fold_versions(delivered: Sequence[KeyEvent], *, keeps_deleted: bool = False)
         began=in_last[0][1].event,
         op=_operation(events, held.row),
         op_if_absent=_operation(events, absent.row),
-        depends=last_absent.is_parted or _of_events(last_held.row) != _of_events(last_absent.row),
+        depends=_of_events(_left(in_last, held=True).row) != _of_events(_left(in_last, held=False).row),
         copies=len(delivered) - len(events),
         first_offset=min(offsets, default=None),
         last_offset=max(offsets, default=None),
@@ -159,22 +156,17 @@ def _of_events(number: int | None) -> int | tuple[()] | None:
 def _left(numbered: Sequence[tuple[int, KeyEvent]], *, held: bool) -> _Left:
     versions = [_Version(None, _TARGETS_OWN)] if held else []
     transaction, deleted = None, None
-    odd, is_fresh, is_parted = 0, False, False
+    odd = 0
     for number, event in numbered:
         goes_on = event.transaction == transaction
         changes_none = event.op in ("u", "d") and not versions
         odd += changes_none or (not goes_on and len(versions) > 1)
         # After a transaction at most one version lives: the newest.
         before, transaction = versions if goes_on else versions[-1:], event.transaction
-        is_fresh = is_fresh if goes_on else not before and event.op == "c"
-        if is_fresh and event.op == "d" and before and all(_contradict(event.before, version.image) for version in before):
-            # The row from before the transaction, which is not known. The creates' rows live.
-            odd, is_parted, deleted, versions = odd + 1, True, None, before
-            continue
         subject = _subject(event.before, before) if event.op in ("u", "d") else 0
         deleted = before[subject].number if event.op == "d" and before else None
         versions = _after(event, number, before, subject=subject)
-    return _Left(versions[-1].number if versions else None, odd + (len(versions) > 1), deleted, is_parted)
+    return _Left(versions[-1].number if versions else None, odd + (len(versions) > 1), deleted)
 
 
 def _after(event: KeyEvent, number: int, versions: Sequence[_Version], *, subject: int) -> list[_Version]:
@@ -202,14 +194,5 @@ def _subject(before: Image | None, versions: Sequence[_Version]) -> int:
 
 
 def _agree(before: Image, image: Image) -> bool:
-    both = _in_both(before, image)
+    both = [(b, a) for b, a in zip(before, image, strict=True) if Special.NOT_CARRIED not in (b, a)]
     return bool(both) and all(b == a for b, a in both)
-
-
-def _contradict(before: Image | None, image: Image | None) -> bool:
-    return before is not None and image is not None and any(b != a for b, a in _in_both(before, image))
-
-
-def _in_both(before: Image, image: Image) -> list[tuple[str | Special, str | Special]]:
-    """Return the values of the columns that both images carry."""
-    return [(b, a) for b, a in zip(before, image, strict=True) if Special.NOT_CARRIED not in (b, a)]
