@@ -74,9 +74,6 @@ class Truth:
                 effects.update(together)
             for key, row in effects.items():
                 unclear.discard(key)
-                if key in together and key in lacking:
-                    # Which of the two rows its delete is about depends on the older one.
-                    unclear.add(key)
                 if row is not None:
                     born.add((event.transaction, key))
                     rows[key] = row
@@ -84,4 +81,6 @@ class Truth:
                 rows.pop(key, None)
                 if key in lacking and (event.transaction, key) in born:
                     unclear.add(key)
+            # Which of its two rows a delete is about depends on the older one.
+            unclear |= together.keys() & effects.keys() & lacking
         return rows, unclear

@@ -10,12 +10,12 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import ABSENT, MOVED, OP_IF_ABSENT, RAW, UNAVAILABLE
 from airflow_cdc.pipeline.apply.resolve_documents import resolve_documents
-from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, LINE_HASH, Decoder
+from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, LINE_HASH, MOVED_TYPE, Decoder
 from airflow_cdc.pipeline.evidence.find_voids import Voids
 from airflow_cdc.pipeline.microbatch.count_events import Staged, Surveyed, count_staged
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
-from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, IS_HAZARD, IS_LAST, READS, keep_latest_per_key
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import HAZARD, IS_HAZARD, IS_LAST, REACH, REACH_MEMBERS, READS, keep_latest_per_key
 from airflow_cdc.pipeline.reconcile.order_events import order_events
 from airflow_cdc.pipeline.reconcile.settle_ties import in_settled_order
 from airflow_cdc.pipeline.reconcile.trace_moved_rows import trace_moved_rows, unpaired_moves
@@ -26,7 +26,13 @@ from airflow_cdc.pipeline.target.target_table import TargetTable
 
 def no_row_changes(run: MicrobatchRun) -> DataFrame:
     """Return an empty frame of row changes with the target's columns."""
-    none = {OP_IF_ABSENT: "STRING", UNAVAILABLE: "ARRAY<STRING>", ABSENT: "ARRAY<STRING>"}
+    none = {
+        OP_IF_ABSENT: "STRING",
+        UNAVAILABLE: "ARRAY<STRING>",
+        ABSENT: "ARRAY<STRING>",
+        MOVED: MOVED_TYPE,
+        REACH: sql.struct_type(REACH_MEMBERS),
+    }
     columns = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in none.items())
     return run.spark.sql(f"SELECT *, {columns} FROM {sql.delta(run.table)} WHERE false")
 

@@ -280,8 +280,10 @@ def _rejoin(
         everything = run.write_down(in_order(with_earlier(asked, first), asked), "everything")
     theirs = everything.join(_touched(everything, cut=cut, parted=parted, keys=keys), keys, "left_semi")
     theirs = in_settled_order(theirs, keys, place=run.name)
-    folded = run.write_down(fold_row_versions(theirs, keys, columns, keeps_deleted=target.flags_deletes), "rejoined")
-    prior = _rows_before(run, target, first, report_of=report_of)
+    voids = asked.voids
+    folded = fold_row_versions(theirs, keys, columns, keeps_deleted=target.flags_deletes, voided=voids.of_events)
+    folded = run.write_down(folded.filter(f"NOT {voids.of_rows}"), "rejoined")
+    prior = _rows_before(run, target, first, report_of=report_of).filter(f"NOT {voids.of_rows}")
     lived = prior.filter(IS_LIVE) if target.flags_deletes else prior
     outcome = upon_prior(folded, prior, keys, columns=columns, flags_deletes=target.flags_deletes)
     traced = trace_moved_rows(outcome, everything, lived, keys=keys, columns=decoder.columns.types, write_down=run.write_down)

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.pipeline.apply.settled import LATE_PLAN, without_stale
 from airflow_cdc.pipeline.decode.decode_events import Decoder
+from airflow_cdc.pipeline.evidence.find_voids import Voids
 from airflow_cdc.pipeline.microbatch.count_events import Staged
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.target.target_table import TargetTable
@@ -29,6 +30,8 @@ class Unguarded:
     """Whether the table was there before the microbatch: otherwise it holds nothing that a row change could meet."""
     has_reads: bool
     """Whether some events are snapshot reads."""
+    voids: Voids
+    """What truncates and snapshots void, of this microbatch and of earlier ones."""
     moves: DataFrame | None = None
     """The key changes that its rows were traced through (:attr:`~airflow_cdc.pipeline.reconcile.trace_moved_rows.Traced.moves`)."""
 

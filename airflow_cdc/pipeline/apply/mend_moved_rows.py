@@ -100,7 +100,9 @@ def _fold_again(asked: Unguarded, rows: DataFrame, moves: DataFrame) -> Traced:
             theirs = run.write_down(in_order(everything.join(F.broadcast(lineage), keys, "left_semi"), asked), "lineage")
             theirs = in_settled_order(theirs, keys, place=run.name)
             of_rows = theirs.join(F.broadcast(rows), keys, "left_semi")
-            folded = run.write_down(fold_row_versions(of_rows, keys, list(types), keeps_deleted=asked.target.flags_deletes), "folded-again")
+            flags, voids = asked.target.flags_deletes, asked.voids
+            folded = fold_row_versions(of_rows, keys, list(types), keeps_deleted=flags, voided=voids.of_events)
+            folded = run.write_down(folded.filter(f"NOT {voids.of_rows}"), "folded-again")
             traced = trace_moved_rows(folded, theirs, None, keys=keys, columns=types, write_down=run.write_down)
             # An edge is not written down where a microbatch needed no value from behind it: the events themselves show it.
             behind = old_keys(traced.moves, keys).unionByName(_deleted_at(places_unnamed(traced.moves, keys), everything, keys))

@@ -38,6 +38,11 @@ class Voids:
         return self.here == self.before == _any([_NOTHING]) and not self.rows and self.unread is None
 
     @property
+    def of_rows(self) -> str:
+        """SQL over a row or a change: whether it is gone."""
+        return f"({self.here} OR {self.before})"
+
+    @property
     def of_events(self) -> str:
         """SQL over an event: whether what it wrote is gone, so that no later event refers to it."""
         return f"{self.here} OR {self.before}" + (f" OR {self.unread.events}" if self.unread else "")

@@ -37,6 +37,14 @@ writes boolean, depends boolean, expects boolean> of a key's events. First and l
 transactions' texts are set only where positions do not distinguish transactions. ``began``: the position at which the key's last
 transaction began, NULL where nothing depends. ``depends``: whether the outcome depends on the target holding the key. ``expects``: whether
 the first event is an update or a delete, so that the target should hold the key."""
+REACH_MEMBERS = {
+    **dict.fromkeys(("first", "last"), POSITION_TYPE),
+    **dict.fromkeys(("first_offset", "last_offset"), "BIGINT"),
+    **dict.fromkeys(("first_transaction", "last_transaction"), "STRING"),
+    "began": POSITION_TYPE,
+    **dict.fromkeys(("deletes", "writes", "depends", "expects"), "BOOLEAN"),
+}
+"""Spark SQL types of the members of :data:`REACH`."""
 READS = "__cdc_reads"
 """struct<newest struct<position, partition, last boolean, offset, initial boolean, first boolean>, oldest struct<position, partition>> of
 the key's reads by full snapshots; NULLs if it has none. The partition is the read's own: the key's last event may lie in a partition added

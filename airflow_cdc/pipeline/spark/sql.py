@@ -31,6 +31,11 @@ def text(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+def struct_type(members: Mapping[str, str]) -> str:
+    """Return a struct's type; ``members``: types by name."""
+    return f"STRUCT<{', '.join(f'{member}: {kind}' for member, kind in members.items())}>"
+
+
 def texts(values: Iterable[str]) -> str:
     """Return an array of string literals; an empty one is typed too."""
     return f"CAST(array({', '.join(map(text, values))}) AS ARRAY<STRING>)"

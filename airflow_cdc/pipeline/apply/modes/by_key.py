@@ -163,7 +163,7 @@ class RowChanges(SettledEvents):
         run, staged, voids = self.run, self.counted.staged, self.voids
         if target is None or not (staged.live or voids.rows):
             return Ready(report=replace(report, merge_plan="nothing to merge"))
-        live = self._row_changes().filter(f"NOT ({voids.here}) AND NOT ({voids.before})")
+        live = self._row_changes().filter(f"NOT {voids.of_rows}")
         if self.snapshots.ended:
             ended = self.snapshots.ended
             report = with_unconfirmed(run, report, ended, target=target, row_changes=live, tables=self.tables)
@@ -176,6 +176,7 @@ class RowChanges(SettledEvents):
             staged=staged,
             held=held,
             has_reads=has_reads,
+            voids=voids,
             moves=self.folded.moves,
         )
         guarded = guard_late_events(asked)

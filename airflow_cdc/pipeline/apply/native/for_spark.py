@@ -37,26 +37,27 @@ from airflow_cdc.pipeline.microbatch.count_events import Staged
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.native.arrow_rows import in_schema
 from airflow_cdc.pipeline.native.duckdb_sql import name, of_source
-from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, HAZARD, REACH, READS, REDELIVERED
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, HAZARD, REACH, REACH_MEMBERS, READS, REDELIVERED
+from airflow_cdc.pipeline.spark.sql import struct_type
 from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.pipeline.target.delta_types import delta_field
 from airflow_cdc.pipeline.target.key_range import key_ranges
 
 _REACH = {
-    "first": ("first_position", POSITION_TYPE),
-    "last": ("last_position", POSITION_TYPE),
-    "first_offset": ("first_offset", "BIGINT"),
-    "last_offset": ("last_offset", "BIGINT"),
+    "first": "first_position",
+    "last": "last_position",
+    "first_offset": "first_offset",
+    "last_offset": "last_offset",
     # Of connectors whose positions do not distinguish transactions, which are Spark's.
-    "first_transaction": ("CAST(NULL AS VARCHAR)", "STRING"),
-    "last_transaction": ("CAST(NULL AS VARCHAR)", "STRING"),
-    "began": (f"if(false, {POSITION}, NULL)", POSITION_TYPE),
-    "deletes": ("deletes", "BOOLEAN"),
-    "writes": ("writes", "BOOLEAN"),
-    "depends": ("false", "BOOLEAN"),
-    "expects": ("expects", "BOOLEAN"),
+    "first_transaction": "CAST(NULL AS VARCHAR)",
+    "last_transaction": "CAST(NULL AS VARCHAR)",
+    "began": f"if(false, {POSITION}, NULL)",
+    "deletes": "deletes",
+    "writes": "writes",
+    "depends": "false",
+    "expects": "expects",
 }
-"""SQL over the fold's rows and Spark's type, by member of ``__cdc_reach``."""
+"""SQL over the fold's rows, by member of ``__cdc_reach``."""
 _PLACE = {"position": ("position", POSITION_TYPE), PARTITION: ("lane", "INT")}
 _NEWEST = {
     **_PLACE,
@@ -69,7 +70,7 @@ _NEWEST = {
 
 
 def _struct(members: Mapping[str, tuple[str, str]]) -> str:
-    return f"STRUCT<{', '.join(f'{member}: {kind}' for member, (_, kind) in members.items())}>"
+    return struct_type({member: kind for member, (_, kind) in members.items()})
 
 
 _OURS = {
@@ -86,7 +87,7 @@ _OURS = {
     EVENTS: "BIGINT",
     REDELIVERED: "BIGINT",
     CONFLICTS: "INT",
-    REACH: _struct(_REACH),
+    REACH: struct_type(REACH_MEMBERS),
     READS: f"STRUCT<newest: {_struct(_NEWEST)}, oldest: {_struct(_PLACE)}>",
     HAZARD: "INT",
 }
@@ -108,7 +109,7 @@ class StagedFold:
 def changes_for_spark(how: Fold) -> str:
     """Return the query of the fold's rows (:data:`~airflow_cdc.pipeline.apply.native.fold_sql.CHANGES`) for :func:`stage_changes`."""
     source = ", ".join(f"{of_source(column)} AS {name(column)}" for column in how.columns)
-    found = {member: value for member, (value, _) in _REACH.items()} | ({"began": BEGAN, "depends": DEPENDS} if how.has_versions else {})
+    found = _REACH | ({"began": BEGAN, "depends": DEPENDS} if how.has_versions else {})
     reach = ", ".join(f"{name(member)} := {value}" for member, value in found.items())
     ours = [POSITION, OP, OP_IF_ABSENT if how.has_versions else f"{OP} AS {OP_IF_ABSENT}", COMMITTED_AT, PARTITION, OFFSET]
     ours += [UNAVAILABLE, VALUE_POSITIONS] if how.leaves_values else []
