@@ -36,6 +36,7 @@ from airflow_cdc.pipeline.reconcile.rejoin_transactions import (
     find_cut_keys,
     find_parted_moves,
     find_parted_transactions,
+    find_unsettled,
     first_part,
     upon_prior,
 )
@@ -71,9 +72,10 @@ def _guard(asked: Unguarded, known: _Known | None) -> Guarded:
     run, live, staged, keys = asked.run, asked.live, asked.staged, asked.keys
     moves = () if asked.moves is None else (asked.moves,)
     awaited = bool(run.checkpoint.unpaired_moves and staged.has_deletes)
-    if not (known or awaited or staged.unknown):
+    voids = asked.held and bool(asked.voids.rows)
+    if not (known or awaited or staged.unknown or voids):
         return Guarded(row_changes=live, moves=moves)
-    parted = _parted_moves(asked, _markers(run) if staged.unknown else None, awaited=awaited)
+    parted = _parted(asked, _markers(run) if staged.unknown or voids else None, awaited=awaited)
     # Read for the reach and for the table's version; each is a file of the lake's state.
     report_of = cache(run.past.report)
     markers = known.markers if known else None
@@ -239,14 +241,17 @@ def _guard_documents(asked: Unguarded, known: _Known) -> Guarded:
     return Guarded(row_changes=row_changes, is_late=True, rejoined=folded is not None, stale=stale, unjoined=unjoined)
 
 
-def _parted_moves(asked: Unguarded, markers: DataFrame | None, *, awaited: bool) -> DataFrame | None:
-    """Return the keys of moved rows of which this microbatch holds only the create or only the delete.
+def _parted(asked: Unguarded, markers: DataFrame | None, *, awaited: bool) -> DataFrame | None:
+    """Return the keys of moved rows of which this microbatch holds only the create or only the delete; and of rows whose outcome depends on
+    what it voids.
 
     :param awaited: whether rows of the target still lack a delete.
     """
     run, found = asked.run, []
     if asked.staged.unknown and markers is not None:
         found.append(find_parted_moves(asked.live, markers, asked.keys))
+    if asked.voids.rows and markers is not None:
+        found.append(find_unsettled(markers, asked.keys, gone=asked.voids.of_rows))
     if awaited:
         deletes = asked.decoder.events(run.lines()).filter(f"{IS_ROW_EVENT} AND {OP} = 'd'").select(POSITION)
         found.append(find_awaited_moves(deletes, run.rows_of(asked.target), asked.keys))
@@ -262,7 +267,7 @@ def _rejoin(
     """Return the row changes of keys whose transaction an earlier microbatch applied in part; None where there are none.
 
     :param cut: keys with the rest of a transaction in this microbatch.
-    :param parted: keys of moved rows with only one half in this microbatch.
+    :param parted: keys to fold again whatever this microbatch holds of them (:func:`_parted`).
     """
     run, decoder, target, keys = asked.run, asked.decoder, asked.target, asked.keys
     named = [sql.name(key) for key in keys]

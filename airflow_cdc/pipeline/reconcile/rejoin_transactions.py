@@ -88,6 +88,15 @@ def find_parted_moves(row_changes: DataFrame, markers: DataFrame, keys: Sequence
     return met.select(*[F.col(f"s.{sql.name(key)}") for key in keys], F.expr(f"k.{POSITION}.commit").alias(CUT_AT)).distinct()
 
 
+def find_unsettled(markers: DataFrame, keys: Sequence[str], *, gone: str) -> DataFrame:
+    """Return the keys (and :data:`CUT_AT`) whose outcome depends on rows that a truncate or snapshot voids only now.
+
+    :param gone: SQL over a marker: whether the truncate or snapshot voids it too.
+    """
+    depending = markers.filter(f"{DEPENDS} AND NOT {gone}")
+    return depending.select(*[F.col(sql.name(key)) for key in keys], F.expr(f"{POSITION}.commit").alias(CUT_AT)).distinct()
+
+
 def find_awaited_moves(deletes: DataFrame, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Return the keys (and :data:`CUT_AT`) of the target's rows that came from a key that is deleted only now.
 

@@ -23,6 +23,7 @@ from airflow_cdc.pipeline.decode.decode_events import VALUE_POSITIONS_TYPE
 from airflow_cdc.pipeline.decode.types.connect_types import ColumnType
 from airflow_cdc.pipeline.reconcile.fold_row_versions import HELD, fold_row_versions
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import REACH
+from airflow_cdc.pipeline.reconcile.order_events import ORDER
 from airflow_cdc.pipeline.reconcile.value_positions import UNKNOWN_NAMES
 from airflow_cdc.pipeline.spark import sql
 
@@ -123,7 +124,8 @@ def _folded_until_move(located: DataFrame, events: DataFrame, keys: Sequence[str
     """Return the fold of the events under each moved row's old key up to the move, by the moved row's key."""
     to, old = numbered(TO, keys), numbered(FROM, keys)
     same_key = [F.col(f"a.{name}") == F.col(f"e.{sql.name(key)}") for name, key in zip(old, keys, strict=True)]
-    place = f"struct(e.{POSITION}.commit, e.{POSITION}.change)"
+    # A read's own position compares with no move: its place in the order does.
+    place = f"struct(e.{ORDER}.position.commit, e.{ORDER}.position.change)"
     # Up to the move's own delete: of the several rows that may have had the key, the deleted one is the one that moved.
     until_move = F.expr(f"{place} < a.{_PLACE} OR ({place} = a.{_PLACE} AND e.{OP} = 'd')")
     earlier = events.alias("e").join(located.alias("a"), [*same_key, until_move]).select("e.*", *[f"a.{name}" for name in to], f"a.{HELD}")

@@ -197,6 +197,20 @@ def test_of_a_file_that_was_applied_in_part_only_that_part_is_read_again(spark: 
     assert live.rows() == ROWS
 
 
+def test_a_row_whose_key_changed_without_a_large_value_is_right_as_it_is(spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
+    live = Live(spark, apply, tmp_path)
+    moved = {"id": 2, "n": 1, "big": "__debezium_unavailable_value"}
+    events = [
+        postgresql("c", commit=10, change=11, after={"id": 1, "n": 1, "big": "a long text"}),
+        postgresql("d", commit=20, change=21, before={"id": 1, "n": None, "big": None}),
+        postgresql("c", commit=20, change=21, after=moved),
+    ]
+    live.bring("1.jsonl", numbered(events))
+    assert reprocess(replace(live.order, flow=PG)).found.rows == NOTHING
+    rows = spark.sql(f"SELECT * FROM delta.`{live.lake}/{PG}`").collect()
+    assert [(item["id"], item["big"]) for item in rows] == [(2, "a long text")]
+
+
 @pytest.mark.deep
 def test_values_that_are_missing_are_filled_by_the_event_that_carries_them(spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
     live = Live(spark, apply, tmp_path)
