@@ -26,7 +26,9 @@ class Transaction:
         names = list(_VERBS)
         if self.source.moves_in_one_event and Feature.DECLARED not in self.source.features:
             names = [name for name in names if name not in {"move", "rotate", "by_spare"}]
-        if Feature.HANDED_ON not in self.source.features or self.source.dialect not in CHECKS_AT_END:
+        # What PostgreSQL's connector sends first names no commit: microbatches that divide it are a known difference.
+        is_nameless = self.source.dialect == "postgresql" and self.source.last_commit is None
+        if Feature.HANDED_ON not in self.source.features or self.source.dialect not in CHECKS_AT_END or is_nameless:
             names = [name for name in names if name != "rotate"]
         for verb in self.random.choices(names, [_VERBS[name] for name in names], k=verbs):
             getattr(self, f"_{verb}")()
