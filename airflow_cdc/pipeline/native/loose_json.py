@@ -18,9 +18,10 @@ _CLOSING, _CASE = ord("]"), 0xDF
 """``]`` and ``}`` differ in one bit, which the mask takes away, and so do small letters and large ones."""
 _NO_NUMBER = re.compile(rb"[:,\[\s-](?:nan|inf(?:inity)?)(?=[\s,}\]])", re.IGNORECASE)
 _LONGEST = len("-infinity,")
-_I, _N = b"IN"
-_AN, _NF = (int.from_bytes(pair, "little") for pair in (b"AN", b"NF"))
-_BOTH_CASES = _CASE * 0x101
+_A, _I, _N = b"AIN"
+_OPENING, _QUOTE = ord("["), ord('"')
+_MAY_BEGIN = _CASE << 8 | 0xC0
+"""Of two bytes: leaves nothing of a first one below ``@``, as all are that may stand before a value, but for ``[``."""
 
 
 def with_loose_json(files: FetchedFiles) -> set[str]:
@@ -81,15 +82,16 @@ def _no_numbers(block: bytes) -> list[int]:
     """Return the places of the bytes before what may be such numbers, without the last ones of the block."""
     import numpy as np
 
-    each = np.frombuffer(block, np.uint8)
-    found: list[int] = []
-    # Pairs of bytes: half as many to look at, twice.
-    for first in (1, 2):
-        pairs: Any = each[first : first + (len(each) - 1 - first) // 2 * 2].view("<u2") & _BOTH_CASES
-        near = pairs == _AN
-        near |= pairs == _NF
+    each = np.frombuffer(block, np.uint8)[:-1]
+    found = [np.flatnonzero(each[:-1] == _OPENING)]
+    # Pairs of a byte that may stand before a value and a letter: half as many to look at, twice.
+    for first in (0, 1):
+        pairs: Any = each[first : first + (len(each) - first) // 2 * 2].view("<u2") & _MAY_BEGIN
+        near = pairs == _N << 8
+        near |= pairs == _I << 8
         if near.any():
-            places = np.flatnonzero(near) * 2 + first
-            before = each[places - 1] & _CASE
-            found += [int(place) - 2 for place in places[(before == _I) | (before == _N)] if place > 1]
-    return found
+            found.append(np.flatnonzero(near) * 2 + first)
+    places = np.concatenate(found)
+    places = places[each[places] != _QUOTE]
+    letter, then = (np.frombuffer(block, np.uint8)[places + behind] & _CASE for behind in (1, 2))
+    return [int(place) for place in places[((letter == _N) & (then == _A)) | ((letter == _I) & (then == _N))]]
