@@ -25,6 +25,7 @@ from airflow_cdc.model.position.reach import UNKNOWN_PARTITION, Reach
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.lanes import is_lane
 from airflow_cdc.pipeline.decode.place_of_row import position_of
+from airflow_cdc.pipeline.evidence.earlier_epochs import lowest_behind, refuse_earlier_epoch
 from airflow_cdc.pipeline.evidence.misplaced_files import without_misplaced
 from airflow_cdc.pipeline.locate.epoch_begins import (
     CONTENT,
@@ -64,6 +65,9 @@ def may_have_fallen(run: MicrobatchRun, decoder: Decoder, staged: Staged) -> boo
         if lane in applied.streamed_through and (lane in new or lane == UNKNOWN_PARTITION or run.microbatch.rests)
     )
     has_new_lanes = bool(run.found_epochs is None and run.new_lanes and run.epochs.newest)
+    highest = {lane: place.commit for lane, place in staged.reach.streamed_through.items()}
+    if lowest_behind(run, highest):
+        return True
     return has_new_lanes or behind or staged.falls or staged.conflicts > 0 or _is_below_earlier_life(staged.reach, applied | staged.reach)
 
 
@@ -78,7 +82,7 @@ def find_epochs(run: MicrobatchRun, decoder: Decoder) -> Epochs | None:
 
     If several begin here, this finds the first; the caller searches again once it is known.
 
-    :raises SourceLogWentBackError: where no snapshot follows, and the flow's policy is to stop.
+    :raises SourceLogWentBackError: where no snapshot follows, and the flow's policy is to stop; or events from behind it are applied.
     :raises OffsetsAwaitedError: where missing offsets decide it, and may still come.
     """
     if not decoder.dialect.position.goes_back or run.microbatch.is_again:
@@ -87,6 +91,8 @@ def find_epochs(run: MicrobatchRun, decoder: Decoder) -> Epochs | None:
     if run.found_epochs is None and (placed := with_new_lanes(events, run.epochs, run.new_lanes)) != run.epochs:
         return placed
     keys = [sql.name(key) for key in decoder.columns.keys]
+    if run.flow.on_log_went_back is not OnLogWentBack.REDELIVERY:
+        refuse_earlier_epoch(run, decoder, events, keys)
     known = _known_commit(run, run.checkpoint.reach, _offsets_through(run))
     fallen = run.write_down(fallen_events(events, keys, known), "fallen")
     if fallen.isEmpty():

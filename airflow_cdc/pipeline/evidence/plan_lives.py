@@ -127,15 +127,17 @@ class PlanLives:
             return {}
         spans = self._spans_of([file for file, _, _ in odd.values()], dialect)
         shifts = {path: known.shift(spans[path], lane, item.first) for path, (_, item, lane) in odd.items() if path in spans}
-        for path in sorted(path for path, shift in shifts.items() if shift == 1 and spans[path].has_reads_only):
+        for path in sorted(path for path, shift in shifts.items() if shift == 1):
             _, item, lane = odd[path]
-            shifts[path] = self._shift_of_reads(spans[path], item, applied.partitions[lane], dialect=dialect)
+            told = self._shift_by_times(spans[path], item, applied.partitions[lane], dialect=dialect)
+            # A file from before the log went back has higher positions too, and earlier times.
+            shifts[path] = told if spans[path].has_reads_only or told == 0 else 1
         for path in sorted(path for path, shift in shifts.items() if shift is None):
             shifts[path] = self._decide(path, odd[path][1], known)
         return {path: shift for path, shift in shifts.items() if shift}
 
-    def _shift_of_reads(self, reads: LogSpan, item: FileOffsets, applied: PartitionOffsets, *, dialect: Connector) -> int | None:
-        """Return the shift of a file of reads, whose higher positions prove nothing: by the times of the next applied file."""
+    def _shift_by_times(self, span: LogSpan, item: FileOffsets, applied: PartitionOffsets, *, dialect: Connector) -> int | None:
+        """Return the shift of a file whose higher positions prove nothing: by its times and those of the next applied file."""
         name = next((run.first_file for run in applied.runs if run.first > item.last), None)
         topic, ledger = self.flow.topic, self.ledger
         surveys = self.archive.surveys(ledger.topics.get(topic, 1), ledger.latest.get(topic, 0))
@@ -143,7 +145,9 @@ class PlanLives:
         if not following or not self._exists(following[-1]):
             return None
         beside = self._spans_of(following[-1:], dialect).get(following[-1].path)
-        return reads.shift_beside(beside) if beside else None
+        if beside is None or (span.through_ms == beside.since_ms and not span.has_reads_only):
+            return None
+        return span.shift_beside(beside)
 
     def _decide(self, path: str, offsets: FileOffsets, known: KnownLog) -> int:
         decision = _DECISIONS.get(self.flow.on_repeated_offsets)
