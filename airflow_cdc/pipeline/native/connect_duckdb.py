@@ -95,5 +95,13 @@ def with_line_like(connection: Any, paths: Iterable[str], pattern: str) -> set[s
     return {path for (path,) in found}
 
 
+def lines_with_null(connection: Any, paths: Iterable[str], member: str) -> dict[str, int]:
+    """Return by path how many lines of whole JSON documents have a member that is null, and hold no object under its name."""
+    is_object = " OR ".join(f"contains(json, {text(begins)})" for begins in (f'"{member}":{{', f'"{member}": {{'))
+    has_null = f"json_type(json, {text(f'$.{member}')}) = 'NULL'"
+    query = f"SELECT filename, count(*) FROM {_lines(paths)} WHERE NOT ({is_object}) AND {has_null} GROUP BY filename"
+    return dict(connection.execute(query).fetchall())
+
+
 def _lines(paths: Iterable[str]) -> str:
     return f"read_ndjson_objects([{texts(paths)}], filename = true, hive_partitioning = false)"

@@ -14,10 +14,9 @@ from typing import Any
 from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat
 from airflow_cdc.model.archive.survey import RecordKind
 from airflow_cdc.model.columns import FILE
-from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, may_read, rows_by_name
-from airflow_cdc.pipeline.native.fetched_files import FetchedFiles, is_fetched, is_named_alike
+from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, lines_with_null, may_read, rows_by_name
+from airflow_cdc.pipeline.native.fetched_files import is_fetched, is_named_alike
 from airflow_cdc.pipeline.native.loose_json import with_loose_json
-from airflow_cdc.pipeline.native.null_values import count_last_nulls, count_null_values
 from airflow_cdc.pipeline.native.record_lines import RecordLines, UnpairedError, fetch, is_paired_natively
 from airflow_cdc.pipeline.spark.storage import is_local
 from airflow_cdc.pipeline.survey.control_events_sql import control_events
@@ -139,7 +138,7 @@ def _shapes(
         connection.register_filesystem(fetched)
         lines = RecordLines(fetched, files, are_values=are_values)
         rows = rows_by_name(connection.execute(DESCRIBED.format(lines=events(lines))))
-        if not are_values and not _are_told_null(fetched, rows):
+        if not are_values and not _are_told_null(connection, rows):
             raise UnpairedError("a record has no value, and does not say that it is null")
     by_uri = dict(zip(lines.uris, files, strict=True))
     found: dict[str, list[dict[str, Any]]] = {file.path: [] for file in files}
@@ -151,24 +150,16 @@ def _shapes(
     return found
 
 
-def _are_told_null(fetched: FetchedFiles, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether each record that counts as a tombstone says that its value is null. Looks once more at the files with such records."""
+def _are_told_null(connection: Any, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether each record that counts as a tombstone has a member ``value``: DuckDB reads an absent one as null.
+
+    Looks once more at the files with such records, and counts the lines that have a null; those with an object are known by their text.
+    """
     counted: Counter[str] = Counter()
     for row in rows:
         if row["kind"] == RecordKind.TOMBSTONE.value and not row["is_odd"]:
             counted[row["filename"]] += row["records"]
-    try:
-        for uri, tombstones in counted.items():
-            number = fetched.uris.index(uri)
-            with fetched.open_text(number) as text:
-                if count_last_nulls(text) == tombstones:
-                    continue
-            with fetched.open_text(number) as text:
-                if count_null_values(text) != tombstones:
-                    return False
-    except ValueError:
-        return False
-    return True
+    return not counted or counted == lines_with_null(connection, counted, "value")
 
 
 def _is_odd(row: Mapping[str, Any]) -> bool:
