@@ -44,9 +44,8 @@ class Truth:
         """Return the rows by key, and the keys of which nobody can say what they are yet.
 
         Of each key its last archived event counts. A transaction that handed keys on counts when all of it is archived, and the events of
-        the rows that held them before. A row that is born
-        and goes in one transaction says nothing of an older row of its key, which went by an event that is not archived yet: a source may
-        give a key to two rows for a while.
+        the rows that held them before. A row that is born and goes in one transaction says nothing of an older row of its key, which went
+        by an event that is not archived yet: a source may give a key to two rows for a while.
         """
         known = set(archived)
         last: dict[int, int] = {}

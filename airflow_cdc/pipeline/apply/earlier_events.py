@@ -13,6 +13,7 @@ from airflow_cdc.model.state.microbatch import Microbatch, read_together
 from airflow_cdc.pipeline.apply.guarded import Unguarded
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT, Decoder
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun, decoder_across, decoder_for
+from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
 from airflow_cdc.pipeline.reconcile.order_events import order_events
 
 IS_NEW = "__cdc_is_new"
@@ -31,6 +32,13 @@ def with_earlier(asked: Unguarded, first: int) -> DataFrame:
 def in_order(events: DataFrame, asked: Unguarded) -> DataFrame:
     """Return such events, or all of some keys, in order."""
     return order_events(events, asked.keys, reads_among_changes=True)
+
+
+def folded(events: DataFrame, asked: Unguarded, name: str) -> DataFrame:
+    """Return the row changes of such events in order, staged under a name; what truncates and snapshots void left no row."""
+    columns, voids = list(asked.decoder.columns.types), asked.voids
+    changes = fold_row_versions(events, asked.keys, columns, keeps_deleted=asked.target.flags_deletes, voided=voids.of_events)
+    return asked.run.write_down(changes.filter(f"NOT {voids.of_rows}"), name)
 
 
 def _events(run: MicrobatchRun, decoder: Decoder) -> DataFrame:

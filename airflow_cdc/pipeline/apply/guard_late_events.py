@@ -17,7 +17,7 @@ from airflow_cdc.model.errors import ArchivedFileMissingError, TableHistoryGoneE
 from airflow_cdc.model.flow.cdc_flow import OnMissingFile
 from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
 from airflow_cdc.model.report.batch_report import BatchReport
-from airflow_cdc.pipeline.apply.earlier_events import IS_NEW, in_order, with_earlier
+from airflow_cdc.pipeline.apply.earlier_events import IS_NEW, folded, in_order, with_earlier
 from airflow_cdc.pipeline.apply.guarded import Guarded, Unguarded
 from airflow_cdc.pipeline.apply.mend_moved_rows import mend_moved_rows
 from airflow_cdc.pipeline.apply.resolve_documents import fold_late_documents
@@ -27,7 +27,6 @@ from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.microbatch.reading_earlier import reading_earlier
 from airflow_cdc.pipeline.reconcile.drop_stale import drop_stale, known_of, leave_to_rows
 from airflow_cdc.pipeline.reconcile.fold_documents import drop_known_documents
-from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import REACH, reach_of
 from airflow_cdc.pipeline.reconcile.order_events import comparable
 from airflow_cdc.pipeline.reconcile.rejoin_transactions import (
@@ -285,12 +284,10 @@ def _rejoin(
         everything = run.write_down(in_order(with_earlier(asked, first), asked), "everything")
     theirs = everything.join(_touched(everything, cut=cut, parted=parted, keys=keys), keys, "left_semi")
     theirs = in_settled_order(theirs, keys, place=run.name)
-    voids = asked.voids
-    folded = fold_row_versions(theirs, keys, columns, keeps_deleted=target.flags_deletes, voided=voids.of_events)
-    folded = run.write_down(folded.filter(f"NOT {voids.of_rows}"), "rejoined")
-    prior = _rows_before(run, target, first, report_of=report_of).filter(f"NOT {voids.of_rows}")
+    rejoined = folded(theirs, asked, "rejoined")
+    prior = _rows_before(run, target, first, report_of=report_of).filter(f"NOT {asked.voids.of_rows}")
     lived = prior.filter(IS_LIVE) if target.flags_deletes else prior
-    outcome = upon_prior(folded, prior, keys, columns=columns, flags_deletes=target.flags_deletes)
+    outcome = upon_prior(rejoined, prior, keys, columns=columns, flags_deletes=target.flags_deletes)
     traced = trace_moved_rows(outcome, everything, lived, keys=keys, columns=decoder.columns.types, write_down=run.write_down)
     row_changes = traced.row_changes.select(*map(sql.name, asked.live.columns))
     return Traced(run.write_down(row_changes, "outcome"), traced.moves)

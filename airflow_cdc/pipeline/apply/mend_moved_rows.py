@@ -18,11 +18,10 @@ from airflow_cdc.model.columns import MOVED, OP, POSITION
 from airflow_cdc.model.errors import ArchivedFileMissingError, StateUnreadableError
 from airflow_cdc.model.operation import FILL, KEEP
 from airflow_cdc.model.places import moves_uri
-from airflow_cdc.pipeline.apply.earlier_events import in_order, with_earlier
+from airflow_cdc.pipeline.apply.earlier_events import folded, in_order, with_earlier
 from airflow_cdc.pipeline.apply.guarded import Guarded, Unguarded
 from airflow_cdc.pipeline.decode.decode_events import IS_ROW_EVENT
 from airflow_cdc.pipeline.microbatch.reading_earlier import reading_earlier
-from airflow_cdc.pipeline.reconcile.fold_row_versions import fold_row_versions
 from airflow_cdc.pipeline.reconcile.follow_moves import old_keys, places_unnamed, reached, rows_in_doubt, rows_paired, rows_told_of
 from airflow_cdc.pipeline.reconcile.mend_rows import rows_to_mend, with_found_values
 from airflow_cdc.pipeline.reconcile.settle_ties import in_settled_order
@@ -100,10 +99,9 @@ def _fold_again(asked: Unguarded, rows: DataFrame, moves: DataFrame) -> Traced:
             theirs = run.write_down(in_order(everything.join(F.broadcast(lineage), keys, "left_semi"), asked), "lineage")
             theirs = in_settled_order(theirs, keys, place=run.name)
             of_rows = theirs.join(F.broadcast(rows), keys, "left_semi")
-            flags, voids = asked.target.flags_deletes, asked.voids
-            folded = fold_row_versions(of_rows, keys, list(types), keeps_deleted=flags, voided=voids.of_events)
-            folded = run.write_down(folded.filter(f"NOT {voids.of_rows}"), "folded-again")
-            traced = trace_moved_rows(folded, theirs, None, keys=keys, columns=types, write_down=run.write_down)
+            traced = trace_moved_rows(
+                folded(of_rows, asked, "folded-again"), theirs, None, keys=keys, columns=types, write_down=run.write_down
+            )
             # An edge is not written down where a microbatch needed no value from behind it: the events themselves show it.
             behind = old_keys(traced.moves, keys).unionByName(_deleted_at(places_unnamed(traced.moves, keys), everything, keys))
             further = run.write_down(behind.distinct().join(lineage, keys, "left_anti"), "further")

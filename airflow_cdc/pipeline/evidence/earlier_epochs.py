@@ -19,7 +19,7 @@ from airflow_cdc.model.position.lives import lane_text
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.lanes import is_lane
 from airflow_cdc.pipeline.decode.place_of_row import partition_of
-from airflow_cdc.pipeline.locate.epoch_begins import CONTENT, OF_LOG, content
+from airflow_cdc.pipeline.locate.epoch_begins import OF_LOG, content, without_delivered
 from airflow_cdc.pipeline.microbatch.events_between import events_between
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 
@@ -32,14 +32,13 @@ def lowest_behind(run: MicrobatchRun, highest: Mapping[str, int]) -> dict[str, i
 
     :param highest: by lane: the highest commit that the microbatch streamed.
     """
-    late = {lane: last for lane, last in _last_offsets(run).items() if lane in highest and last < _applied_through(run, lane)}
-    lowest: dict[str, int] = {}
-    for number in range(1, run.microbatch.number) if late else ():
-        report = run.past.report(number)
-        for lane, last in late.items() if report else ():
-            reach = report.reach if report else None
-            if reach and lane in reach.streamed_from and reach.offset_from.get(lane, -1) > last:
-                lowest[lane] = min(reach.streamed_from[lane].commit, lowest.get(lane, highest[lane]))
+    late = {lane: last for lane, last in _late_through(run).items() if lane in highest}
+    reports = filter(None, map(run.past.report, range(1, run.microbatch.number))) if late else ()
+    lowest = dict(highest)
+    for reach in (report.reach for report in reports):
+        for lane, last in late.items():
+            if lane in reach.streamed_from and reach.offset_from.get(lane, -1) > last:
+                lowest[lane] = min(reach.streamed_from[lane].commit, lowest[lane])
     return {lane: commit for lane, commit in lowest.items() if commit < highest[lane]}
 
 
@@ -49,29 +48,25 @@ def refuse_earlier_epoch(run: MicrobatchRun, decoder: Decoder, events: DataFrame
     :param keys: SQL names of the columns that, with the position and the images, identify an event.
     :raises SourceLogWentBackError: with the way out.
     """
+    if not (last := _late_through(run)):
+        return
     commits = events.filter(_STREAMED).groupBy(PARTITION).agg(F.max(f"{POSITION}.commit").alias("highest")).collect()
     highest = {partition_of(row): int(row["highest"]) for row in commits}
-    lowest, last = lowest_behind(run, highest), _last_offsets(run)
+    lowest = lowest_behind(run, highest)
     known = run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets()).with_files(run.microbatch.offsets)
     # What is missing below may hold the first deliveries.
     suspects = [lane for lane in sorted(lowest) if not known.missing_below(run.flow.topic, int(lane), last[lane])]
     if not suspects:
         return
-    identity = (*keys, POSITION, KIND, CONTENT)
-    first, highest_of_all = min(map(lowest.__getitem__, suspects)), max(map(highest.__getitem__, suspects))
-    named = [
-        each.select(*keys, POSITION, KIND, PARTITION, ORDINAL, content()) for each in events_between(run, decoder, first, highest_of_all)
-    ]
-    if not named:
+    between = events_between(run, decoder, min(lowest[lane] for lane in suspects), max(highest[lane] for lane in suspects))
+    if not between:
         return
-    applied, ours = reduce(DataFrame.unionByName, named), events.filter(OF_LOG).select(*keys, POSITION, KIND, content())
+    named = [*map(F.col, (*keys, POSITION, KIND, PARTITION, ORDINAL)), content()]
+    applied = reduce(DataFrame.unionByName, [each.select(*named) for each in between])
     is_behind = {lane: f"({is_lane(lane)} AND {ORDINAL}.offset > {last[lane]})" for lane in suspects}
+    before = applied.filter(f"NOT ({' OR '.join(is_behind.values())})").unionByName(events.filter(OF_LOG).select(*named))
     fallen = " OR ".join(f"({behind} AND {POSITION}.commit < {highest[lane]}BD)" for lane, behind in is_behind.items())
-    before = applied.filter(f"NOT ({' OR '.join(is_behind.values())})").select(*identity).unionByName(ours.select(*identity)).distinct()
-    same = [F.expr(f"s.{name} <=> k.{name}") for name in identity]
-    found = (
-        applied.filter(f"{KIND} <> 'r' AND ({fallen})").alias("s").join(before.alias("k"), reduce(lambda a, b: a & b, same), "left_anti")
-    )
+    found = without_delivered(applied.filter(f"{KIND} <> 'r' AND ({fallen})"), before, keys)
     if (row := found.select(PARTITION, f"{ORDINAL}.offset", f"{POSITION}.commit").head()) is None:
         return
     lane = partition_of(row)
@@ -86,13 +81,10 @@ def refuse_earlier_epoch(run: MicrobatchRun, decoder: Decoder, events: DataFrame
     )
 
 
-def _last_offsets(run: MicrobatchRun) -> dict[str, int]:
+def _late_through(run: MicrobatchRun) -> dict[str, int]:
+    """Return the microbatch's last offset by lane, where earlier microbatches reach further."""
     last: dict[str, int] = {}
     for item in run.microbatch.offsets:
         last[str(item.partition)] = max(item.last, last.get(str(item.partition), -1))
-    return last
-
-
-def _applied_through(run: MicrobatchRun, lane: str) -> int:
     applied = run.checkpoint.reach.offset_through
-    return applied.get(lane, -1)
+    return {lane: offset for lane, offset in last.items() if offset < applied.get(lane, -1)}

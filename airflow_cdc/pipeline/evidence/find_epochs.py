@@ -28,7 +28,6 @@ from airflow_cdc.pipeline.decode.place_of_row import position_of
 from airflow_cdc.pipeline.evidence.earlier_epochs import lowest_behind, refuse_earlier_epoch
 from airflow_cdc.pipeline.evidence.misplaced_files import without_misplaced
 from airflow_cdc.pipeline.locate.epoch_begins import (
-    CONTENT,
     HIGHEST,
     IS_READ,
     content,
@@ -37,6 +36,7 @@ from airflow_cdc.pipeline.locate.epoch_begins import (
     open_gaps,
     with_new_lanes,
     with_next_epoch,
+    without_delivered,
 )
 from airflow_cdc.pipeline.microbatch.count_events import Staged
 from airflow_cdc.pipeline.microbatch.events_between import events_between
@@ -53,7 +53,7 @@ class OffsetsAwaitedError(Exception):
 
 
 def may_have_fallen(run: MicrobatchRun, decoder: Decoder, staged: Staged) -> bool:
-    """Return whether events may come after a higher position of their lane; costs nothing."""
+    """Return whether events may come after a higher position of their lane; costs nothing, but for a late microbatch."""
     if not decoder.dialect.position.goes_back or run.microbatch.is_again:
         return False
     applied = run.checkpoint.reach
@@ -65,10 +65,10 @@ def may_have_fallen(run: MicrobatchRun, decoder: Decoder, staged: Staged) -> boo
         if lane in applied.streamed_through and (lane in new or lane == UNKNOWN_PARTITION or run.microbatch.rests)
     )
     has_new_lanes = bool(run.found_epochs is None and run.new_lanes and run.epochs.newest)
-    highest = {lane: place.commit for lane, place in staged.reach.streamed_through.items()}
-    if lowest_behind(run, highest):
+    falls = has_new_lanes or behind or staged.falls or staged.conflicts > 0
+    if falls or _is_below_earlier_life(staged.reach, applied | staged.reach):
         return True
-    return has_new_lanes or behind or staged.falls or staged.conflicts > 0 or _is_below_earlier_life(staged.reach, applied | staged.reach)
+    return bool(lowest_behind(run, {lane: place.commit for lane, place in staged.reach.streamed_through.items()}))
 
 
 def _is_below_earlier_life(here: Reach, known: Reach) -> bool:
@@ -157,10 +157,7 @@ def _without_archived(run: MicrobatchRun, decoder: Decoder, fallen: DataFrame, k
     seen = [each.select(*keys, POSITION, KIND, content()) for each in events_between(run, decoder, int(ends["first"]), int(ends["last"]))]
     if not seen:
         return fallen
-    known = reduce(DataFrame.unionByName, seen).distinct().alias("k")
-    same = [F.expr(f"s.{key} <=> k.{key}") for key in keys]
-    same += [F.expr(f"s.{name} = k.{name}") for name in (POSITION, KIND, CONTENT)]
-    return run.write_down(fallen.alias("s").join(known, reduce(lambda one, other: one & other, same), "left_anti"), "fell")
+    return run.write_down(without_delivered(fallen, reduce(DataFrame.unionByName, seen), keys), "fell")
 
 
 def _refuse_inside_of_a_file(run: MicrobatchRun, events: DataFrame, firsts: Mapping[str, Row]) -> None:

@@ -64,6 +64,14 @@ def fallen_events(events: DataFrame, keys: Sequence[str], known: str | None = No
     return placed.filter(f"{_DELIVERY} = 1 AND {POSITION}.commit < {HIGHEST}").drop(_DELIVERY)
 
 
+def without_delivered(events: DataFrame, delivered: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return the events that are no copies of delivered ones: of another key, position, kind or :data:`CONTENT`."""
+    identity = (*keys, POSITION, KIND, CONTENT)
+    known = delivered.select(*identity).distinct()
+    same = " AND ".join(f"s.{name} <=> k.{name}" for name in identity)
+    return events.alias("s").join(known.alias("k"), F.expr(same), "left_anti")
+
+
 def first_by_lane(fallen: DataFrame) -> dict[str, Row]:
     """Return the first event of each lane."""
     places = fallen.groupBy(PARTITION).agg(F.min_by(F.struct("*"), ORDINAL).alias("first")).collect()

@@ -77,10 +77,7 @@ def plan_decoding(
         ours = [shape for shape in rows if not foreign.holds(shape)]
         renames = find_renames(flow, dialect, ours, target, facts.changes, without_key=without_key)
         source = Source(flow, ours, target, facts, renames, without_key=without_key)
-        columns = settle_columns(source, partial(_images, spark, source, microbatch, dialect))
-        if flow.mode in _OF_CURRENT_ROWS and not without_key:
-            clears = flow.on_dropped_column is OnDroppedColumn.CLEAR
-            columns = _with_dropped(columns, target and target.under(renames), clears=clears)
+        columns = _with_dropped(settle_columns(source, partial(_images, spark, source, microbatch, dialect)), source)
     flow.scd_columns.refuse_columns((*columns.types, *columns.untyped, *columns.keys), flow.name)
     if target and rows and columns.keys != target.keys:
         raise KeysUnknownError(
@@ -103,13 +100,15 @@ def plan_decoding(
     )
 
 
-def _with_dropped(columns: SourceColumns, target: TargetTable | None, *, clears: bool) -> SourceColumns:
-    """Return the columns, plus those of the table that are in no event's schema.
-
-    :param clears: whether they are NULL where an event lacks them; else the event leaves them out.
+def _with_dropped(columns: SourceColumns, source: Source) -> SourceColumns:
+    """Return the columns, plus those of a table of current rows that are in no event's schema: each event leaves them out, or they are NULL
+    where an event lacks them, as the flow says.
     """
+    if source.flow.mode not in _OF_CURRENT_ROWS or source.without_key:
+        return columns
+    clears = source.flow.on_dropped_column is OnDroppedColumn.CLEAR
     known = {name.lower() for name in (*columns.types, *columns.untyped, *columns.keys)}
-    held = target.columns if target else {}
+    held = source.table.columns if source.table else {}
     dropped = {name: _absent(kind) for name, kind in held.items() if name.lower() not in known}
     types = {**columns.types, **dropped}
     return replace(columns, types=types, clears_absent=clears, dropped=() if clears else tuple(dropped))

@@ -46,7 +46,7 @@ _PAYLOAD = {
     **KIND_MEMBERS,
     **dict.fromkeys((name for entry in entries() for name in (entry.values.image, entry.values.key) if name), "STRING"),
 }
-_VALUE = {"schema": "STRING", "payload": f"STRUCT<{', '.join(f'{name}: {kind}' for name, kind in _PAYLOAD.items())}>", **_PAYLOAD}
+_VALUE = {"schema": "STRING", "payload": sql.struct_type(_PAYLOAD), **_PAYLOAD}
 _RECORD = {"topic": "STRING", "partition": "STRING", "offset": "STRING", "key": "STRING"}
 _EVENT_KINDS = ", ".join(sql.text(operation.value) for operation in Operation)
 _SHAPES = ("key_schema", "key_names", "value_schema", "value_names")

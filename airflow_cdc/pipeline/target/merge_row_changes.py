@@ -70,19 +70,13 @@ def _assigned(target: TargetTable, merge: Merge) -> Assigned:
     recorded_as = {name: DOCUMENT if name in merge.document_columns else name for name in columns}
     number = _opaque_number(merge.microbatch)
     inserted = {sql.name(name): f"s.{sql.name(name)}" for name in (*columns, POSITION, OP, COMMITTED_AT, PARTITION, OFFSET)}
-    inserted |= {
-        MICROBATCH: number,
-        VALUE_POSITIONS: value_positions("s", None, new=merge.new_columns) if left_out else f"s.{VALUE_POSITIONS}",
-    }
+    of_new, of_held = (value_positions("s", row, new=merge.new_columns) if left_out else f"s.{VALUE_POSITIONS}" for row in (None, "t"))
+    inserted |= {MICROBATCH: number, VALUE_POSITIONS: of_new}
     kept = {
         sql.name(name): f"if(array_contains(s.{UNAVAILABLE}, {sql.text(recorded_as[name])}), t.{sql.name(name)}, s.{sql.name(name)})"
         for name in left_out
     }
-    updated = {
-        **inserted,
-        **kept,
-        VALUE_POSITIONS: value_positions("s", "t", new=merge.new_columns) if left_out else f"s.{VALUE_POSITIONS}",
-    }
+    updated = {**inserted, **kept, VALUE_POSITIONS: of_held}
     mended = {name: inserted[name] for name in map(sql.name, columns)} | {VALUE_POSITIONS: f"s.{VALUE_POSITIONS}", MICROBATCH: number}
     return Assigned(inserted=inserted, updated=updated, filled=_filled(recorded_as, number), mended=mended)
 
