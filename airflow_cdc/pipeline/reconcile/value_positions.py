@@ -29,11 +29,14 @@ def value_positions(change: str, holder: str | None, *, known: str = "true", new
 
     :param holder: alias of that row; None if there is none.
     :param known: SQL that is true if the row exists.
-    :param new: columns that no row has had a value of so far.
+    :param new: columns that the table has only since this microbatch: that they are absent from an event is not recorded.
     """
     # A column that is absent from the event's schema is no value to wait for: an older event may still carry one.
-    asked = f"array_except(coalesce({change}.{UNAVAILABLE}, array()), {sql.texts(new)})"
     is_absent = f"coalesce(array_contains({change}.{ABSENT}, name), false)"
+    asked = f"coalesce({change}.{UNAVAILABLE}, array())"
+    if new:
+        # All columns of a table's first microbatch are new, and a value that its events left out may still come.
+        asked = f"filter({asked}, name -> NOT ({is_absent} AND array_contains({sql.texts(new)}, name)))"
     nothing = f"CAST(array() AS {VALUE_POSITIONS_TYPE})"
     if holder:
         own = f"named_struct('column', name, 'position', {holder}.{POSITION}, 'known', {known} OR {is_absent})"
