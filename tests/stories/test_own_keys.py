@@ -183,7 +183,9 @@ DELETES = {
     "a value": Deletion({"no": 9}, {"no": 9, "region": 7, "email": "a", "v": None}, is_proven=True, defaults={}),
     "a whole row by its schema": Deletion({"no": 9}, {"no": 9, "region": 0, "email": "", "v": "x"}, is_proven=True, defaults={}),
     "a whole row by the updates": Deletion({"no": 9}, {"no": 9, "region": 0, "email": "", "v": None}, is_proven=True, earlier=WITH_BEFORE),
-    "columns that other deletes show": Deletion({"no": 9}, {"no": 9, "region": 0, "email": "", "v": None}, is_proven=True, earlier=OTHERS),
+    # The index that identifies the row may have gained its columns between the two.
+    "columns that other deletes show": Deletion({"no": 9}, {"no": 9, "region": 0, "email": "", "v": None}, is_proven=False, earlier=OTHERS),
+    "values, as other deletes show": Deletion({"no": 9}, {"no": 9, "region": 7, "email": "a", "v": None}, is_proven=True, earlier=OTHERS),
     "the index's columns": Deletion({"no": 0}, {"no": 0, "region": 3, "email": "a", "v": None}, is_proven=True),
     "a table without a key": Deletion(None, {"no": 0, "region": 0, "email": "", "v": None}, is_proven=True),
 }
@@ -217,7 +219,9 @@ def test_a_delete_whose_key_may_be_made_of_fillers_is_not_applied_natively(
     delete = DELETES[name]
     archived(archive, [records_of(delete)])
     left_to_spark: AbstractContextManager[object] = (
-        nullcontext() if delete.is_proven else pytest.raises(AssertionError, match="a session is asked for")
+        nullcontext()
+        if delete.is_proven and delete.earlier is not OTHERS
+        else pytest.raises(AssertionError, match="a session is asked for")
     )
     with left_to_spark:
         apply_natively(archive, lake, flows={TOPIC: flow_of(delete)})

@@ -38,7 +38,8 @@ class Updates:
     unseen: int = 0
     """Updates without: whether they change the flow's key is not known."""
     shown: frozenset[str] = frozenset()
-    """Key columns with different values in the images of deletes, none of them a filler: the images hold these columns."""
+    """Key columns with different values in the images of deletes, none of them a filler: such a value is no default.
+    A filler stays in doubt: the replica identity may have changed between the two deletes."""
 
     @property
     def are_whole(self) -> bool:
@@ -88,11 +89,9 @@ class KeyGuard:
 
     def _doubt_in_spark(self, key: str, text: str, updates: Updates, *, has_keys: bool) -> str:
         own = self.in_doubt(key, text)
-        if self.defaults is None:
+        if self.defaults is None and key not in updates.shown:
             # A value beside a key that is no filler may be the column's default.
             own = f"({own} OR key_shows)"
-        if key in updates.shown:
-            own = "false"
         in_key = f"key.{sql.name(key)} IS NOT NULL" if has_keys else "false"
         return f"if({in_key}, NOT key_shows AND {_SHOWS_ANOTHER}, {own})"
 

@@ -38,12 +38,11 @@ def of_leaves(decoder: Decoder, *, of_key: str, are_values: bool) -> dict[str, s
 
 
 def of_staged(decoder: Decoder) -> dict[str, str]:
-    """Return the SQL, by name, of what is kept of them: :data:`MOVES`, the old key with its types and as text, and the doubts."""
+    """Return the SQL, by name, of what is kept of them: :data:`MOVES`, the old key with its types, and the doubts."""
     if not decoder.splits_key_changes:
         return {}
     typed = {f"old {key}": _native(decoder, key) for key in decoder.columns.keys}
-    texts = {f"old text {key}": f"payload.before.{name(key)} ->> '$'" for key in decoder.columns.keys}
-    return {MOVES: MOVES, **typed, **texts, **{f"doubt {key}": name(f"doubt {key}") for key in decoder.columns.keys}}
+    return {MOVES: MOVES, **typed, **{f"doubt {key}": name(f"doubt {key}") for key in decoder.columns.keys}}
 
 
 def _native(decoder: Decoder, key: str) -> str:
@@ -97,22 +96,14 @@ def look_at_updates(connection: Any, decoder: Decoder, events: str) -> Updates:
 
     :raises HandedOver: where a delete's key may be made of fillers.
     """
-    guard = decoder.guard
-    shown = {
-        key: f"CASE WHEN {OP} = 'd' AND NOT {guard.in_doubt(key, name(f'old text {key}'))} THEN {name(f'old text {key}')} END"
-        for key in guard.keys
-    }
-    varies = ", ".join(f"coalesce(min({text}) <> max({text}), false) AS {name(f'shown {key}')}" for key, text in shown.items())
-    doubts = ", ".join(f"coalesce(bool_or({name(f'doubt {key}')}), false) AS {name(f'doubt {key}')}" for key in guard.keys)
+    in_doubt = " OR ".join(name(f"doubt {key}") for key in decoder.guard.keys)
     is_update = f"({OP} = 'u' OR {MOVES})"
     query = f"""
 SELECT count_if({MOVES}) AS changes, count_if({is_update} AND {HAS_BEFORE}) AS seen, count_if({is_update} AND NOT {HAS_BEFORE}) AS unseen,
-  {varies}, {doubts} FROM {events} WHERE NOT is_tombstone"""
+  coalesce(bool_or({in_doubt}), false) AS in_doubt FROM {events} WHERE NOT is_tombstone"""
     (row,) = rows_by_name(connection.execute(query))
-    found = frozenset(key for key in guard.keys if row[f"shown {key}"])
-    updates = Updates(changes=row["changes"], seen=row["seen"], unseen=row["unseen"], shown=found)
-    in_doubt = {key for key in guard.keys if row[f"doubt {key}"] and (key in guard.of_records or key not in found)}
-    if in_doubt and not updates.are_whole:
+    updates = Updates(changes=row["changes"], seen=row["seen"], unseen=row["unseen"])
+    if row["in_doubt"] and not updates.are_whole:
         raise HandedOver(UNPROVEN)
     return updates
 
