@@ -16,7 +16,7 @@ from airflow_cdc.model.archive.survey import RecordKind
 from airflow_cdc.model.columns import FILE
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb, lines_with_null, may_read, rows_by_name
 from airflow_cdc.pipeline.native.fetched_files import is_fetched, is_named_alike
-from airflow_cdc.pipeline.native.loose_json import with_loose_json
+from airflow_cdc.pipeline.native.loose_json import null_values
 from airflow_cdc.pipeline.native.record_lines import RecordLines, UnpairedError, fetch, is_paired_natively
 from airflow_cdc.pipeline.spark.storage import is_local
 from airflow_cdc.pipeline.survey.control_events_sql import control_events
@@ -130,15 +130,16 @@ def _shapes(
     :raises UnpairedError: when a companion has other lines than its file.
     """
     fetched = fetch(archive, files)
-    if loose := with_loose_json(fetched):
+    told = null_values(fetched)
+    if len(told) < len(fetched.uris):
         parts = zip(files, fetched.uris, fetched.uris[-len(files) :], strict=False)
-        strict = [file for file, *uris in parts if loose.isdisjoint(uris)]
+        strict = [file for file, *uris in parts if all(uri in told for uri in uris)]
         return _read(archive, strict, events, are_values=are_values)
     with connect_duckdb(threads=4) as connection:
         connection.register_filesystem(fetched)
         lines = RecordLines(fetched, files, are_values=are_values)
         rows = rows_by_name(connection.execute(DESCRIBED.format(lines=events(lines))))
-        if not are_values and not _are_told_null(connection, rows):
+        if not are_values and not _are_told_null(connection, rows, told):
             raise UnpairedError("a record has no value, and does not say that it is null")
     by_uri = dict(zip(lines.uris, files, strict=True))
     found: dict[str, list[dict[str, Any]]] = {file.path: [] for file in files}
@@ -150,16 +151,20 @@ def _shapes(
     return found
 
 
-def _are_told_null(connection: Any, rows: Sequence[Mapping[str, Any]]) -> bool:
+def _are_told_null(connection: Any, rows: Sequence[Mapping[str, Any]], told: Mapping[str, int]) -> bool:
     """Return whether each record that counts as a tombstone has a member ``value``: DuckDB reads an absent one as null.
 
-    Looks once more at the files with such records, and counts the lines that have a null; those with an object are known by their text.
+    Looks once more at the files in which fewer lines end with such a null, and counts the lines that have one; those with an object are
+    known by their text.
+
+    :param told: how many lines end with a null value, by file.
     """
     counted: Counter[str] = Counter()
     for row in rows:
         if row["kind"] == RecordKind.TOMBSTONE.value and not row["is_odd"]:
             counted[row["filename"]] += row["records"]
-    return not counted or counted == lines_with_null(connection, counted, "value")
+    others = {uri: count for uri, count in counted.items() if count != told[uri]}
+    return not others or others == lines_with_null(connection, others, "value")
 
 
 def _is_odd(row: Mapping[str, Any]) -> bool:

@@ -14,7 +14,12 @@ from hypothesis import strategies as st
 
 from airflow_cdc.pipeline.native import loose_json
 from airflow_cdc.pipeline.native.fetched_files import FetchedFiles
-from airflow_cdc.pipeline.native.loose_json import is_loose, with_loose_json
+from airflow_cdc.pipeline.native.loose_json import count_null_values, with_loose_json
+
+
+def is_loose(text: BytesIO) -> bool:
+    return count_null_values(text) is None
+
 
 BYTES = [b",", b" ", b"\t", b"\r", b"\n", b"}", b"]", b"{", b'"', b"a", b"M", b"\x0b", b"\xc3\x9d", b"\x00"]
 """M differs from a bracket in one bit, the last byte of Ý in two: not those of our mask."""
@@ -51,6 +56,19 @@ def test_numbers_that_are_none_are_found_across_blocks(parts: list[bytes], block
 def test_words_of_a_text_are_no_numbers() -> None:
     assert not is_loose(BytesIO(b'{"note": "nanny, information; inf. (nan)", "nan": 1, "infinity": "NaN"}\n' * 20_000))
     assert is_loose(BytesIO(b'{"note": "a"}\n' * 20_000 + b'{"note": NaN}\n'))
+
+
+@given(
+    parts=st.lists(st.sampled_from([b'"value":null}\n', b'"value":', b"null}", b"\n", b" ", b"x", b", "]), max_size=30),
+    block=st.integers(1, 24),
+)
+@example(parts=[b"x", b'"value":null}\n', b'"value":null}\n'], block=15)
+@settings(max_examples=2_000, deadline=None)
+def test_null_values_are_counted_once_across_blocks(parts: list[bytes], block: int) -> None:
+    text = b"".join(parts)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(loose_json, "_BLOCK", block)
+        assert count_null_values(BytesIO(text)) == len(re.findall(rb'"value":null}\n', text))
 
 
 def compressed(name: str, text: bytes) -> bytes:
