@@ -85,7 +85,7 @@ def _guard(asked: Unguarded, known: _Known | None) -> Guarded:
     # A microbatch that is read again was completed when it was new.
     if known and not again:
         of_text = find_parted_transactions(report_of, run.microbatch.number, staged.reach)
-        cut = find_cut_keys(live, known.rows, markers, keys=keys, parted=of_text)
+        cut = find_cut_keys(live, known.rows, markers, keys=keys, has_reads=asked.has_reads, parted=of_text)
         cut = run.write_down(cut.unionByName(_find_other_events(asked, known.rows)), "cut")
     traced, unjoined = _unless_gone(run, partial(_rejoin, asked, report_of, cut=cut, parted=parted))
     rejoined, moves = (traced.row_changes, (*moves, traced.moves)) if traced else (None, moves)
@@ -195,11 +195,11 @@ def _look_up(asked: Unguarded) -> _Known | None:
 
 def _met(asked: Unguarded, known: DataFrame) -> DataFrame:
     """Return the known states that may meet the events of a row change."""
-    met = may_meet("k", "s", reach_of("s"))
+    met = may_meet("k", "s", reach_of("s"), has_reads=asked.has_reads)
     if asked.staged.reach.shares_transaction(asked.run.checkpoint.reach):
         # Of one transaction, known by its text alone, the later part has higher positions.
         met = "true"
-    changes = asked.live.select(*map(sql.name, asked.keys), POSITION, OFFSET, PARTITION, REACH)
+    changes = asked.live.select(*map(sql.name, asked.keys), POSITION, OFFSET, PARTITION, REACH, VALUE_POSITIONS)
     # To sort the rows of a large table would cost more than the look.
     changes = F.broadcast(changes) if asked.staged.keys <= _MOST_BROADCAST else changes
     within = " AND ".join(keys.of_rows("k") for keys in asked.staged.ranges) or "true"

@@ -57,8 +57,9 @@ IS_LAST = "__cdc_is_last"
 
 
 def reach_of(change: str) -> dict[str, str]:
-    """Return the SQL of the members of :data:`REACH` of a row change, by name, as the rules ask for them; ``change``: alias."""
-    return {name: f"{change}.{REACH}.{name}" for name in ("first", "last", "first_offset", "writes", "deletes", "depends", "began")}
+    """Return what the rules ask of a row change, as SQL by name: members of :data:`REACH`, and ``keeps``; ``change``: alias."""
+    members = ("first", "last", "first_offset", "writes", "deletes", "depends", "began")
+    return {name: f"{change}.{REACH}.{name}" for name in members} | {"keeps": f"{change}.{VALUE_POSITIONS} IS NOT NULL"}
 
 
 RECONCILED_COLUMNS = (POSITION, OP, OP_IF_ABSENT, COMMITTED_AT, PARTITION, OFFSET, UNAVAILABLE, ABSENT, VALUE_POSITIONS, MOVED)

@@ -43,7 +43,13 @@ _ENTRY = "__cdc_entry"
 
 
 def find_cut_keys(
-    row_changes: DataFrame, rows: DataFrame, markers: DataFrame | None, keys: Sequence[str], parted: PartedTransactions | None = None
+    row_changes: DataFrame,
+    rows: DataFrame,
+    markers: DataFrame | None,
+    *,
+    keys: Sequence[str],
+    has_reads: bool,
+    parted: PartedTransactions | None = None,
 ) -> DataFrame:
     """Return the keys (and :data:`CUT_AT`) that may have events of one transaction on both sides of the boundary.
 
@@ -53,10 +59,12 @@ def find_cut_keys(
     :param row_changes: the microbatch's, with :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.REACH`.
     :param rows: the target's rows: keys, position, operation.
     :param markers: the delete markers: the same, and whether they depend.
+    :param has_reads: whether some of the microbatch's events are snapshot reads.
     :param parted: the cut transactions that only their text identifies.
     """
     ours = [sql.name(key) for key in keys]
-    is_across = is_cut("k", "s", reach_of("s"), same_transaction=parted.may_hold("k", "s") if parted else "false")
+    same_transaction = parted.may_hold("k", "s") if parted else "false"
+    is_across = is_cut("k", "s", reach_of("s"), has_reads=has_reads, same_transaction=same_transaction)
     held = rows.select(*ours, POSITION, OP, PARTITION, OFFSET)
     known = held if markers is None else held.unionByName(markers.select(*ours, POSITION, OP, PARTITION, OFFSET))
     cut = _cut_at(_on_keys(row_changes, known, keys).filter(is_across), keys)

@@ -12,17 +12,21 @@ from airflow_cdc.model.columns import BEGAN, OFFSET, OP, PARTITION, POSITION
 from airflow_cdc.model.operation import KEEP
 
 
-def may_meet(known: str, change: str, reach: Mapping[str, str]) -> str:
+def may_meet(known: str, change: str, reach: Mapping[str, str], *, has_reads: bool) -> str:
     """Return whether a key's known state may stand among the events of a row change, or after them.
 
     Otherwise it is of an earlier transaction than all of them and was archived before them: nothing below can be true.
 
-    :param reach: SQL of the change's members of :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.REACH`.
+    :param reach: SQL of the change's members of :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.REACH`, and ``keeps``: whether
+        it has a value that is older than its last event.
+    :param has_reads: whether some events are snapshot reads, whose places positions do not show: a state may stand behind a read, and
+        contradict what the row change keeps of it.
     """
     first_commit = f"least(coalesce({reach['first']}.commit, {change}.{POSITION}.commit), {change}.{POSITION}.commit)"
     from_offset = f"coalesce(least({reach['first_offset']}, {change}.{OFFSET}), {change}.{OFFSET})"
     was_archived_later = f"coalesce({known}.{PARTITION} = {change}.{PARTITION} AND {known}.{OFFSET} >= {from_offset}, false)"
-    return f"({known}.{POSITION}.commit >= {first_commit} OR {was_archived_later})"
+    behind_a_read = f" OR {reach['depends']} OR {reach['keeps']}" if has_reads else ""
+    return f"({known}.{POSITION}.commit >= {first_commit} OR {was_archived_later}{behind_a_read})"
 
 
 def is_known_newer(known: str, change: str) -> str:
@@ -67,11 +71,12 @@ def is_tie(known: str, change: str, *, are_values: bool) -> str:
     return f"({known}.{POSITION} = {change}.{POSITION} AND {ops} AND NOT {same_record})"
 
 
-def is_cut(known: str, change: str, reach: Mapping[str, str], *, same_transaction: str = "false") -> str:
+def is_cut(known: str, change: str, reach: Mapping[str, str], *, has_reads: bool, same_transaction: str = "false") -> str:
     """Return whether a key may have events of one transaction on both sides of a microbatch's border, of which two rows may be meant; or
     events from before a transaction whose outcome depends on them.
 
     :param reach: as for :func:`may_meet`.
+    :param has_reads: as for :func:`may_meet`.
     :param same_transaction: SQL that is true also where positions do not show it.
     """
     first, position, op = reach["first"], f"{known}.{POSITION}", f"{known}.{OP}"
@@ -79,7 +84,8 @@ def is_cut(known: str, change: str, reach: Mapping[str, str], *, same_transactio
     two_rows = f"({op} IN ('d', '{KEEP}') AND {reach['writes']}) OR ({op} IN ('c', 'u', '{KEEP}') AND {reach['deletes']})"
     # States between a depending transaction and older events of its key in the same microbatch.
     was_archived_later = f"({known}.{PARTITION} = {change}.{PARTITION} AND {known}.{OFFSET} > {reach['first_offset']})"
-    between = f"{reach['depends']} AND {position} < {reach['began']} AND ({position} > {first} OR {was_archived_later})"
+    is_behind = "true" if has_reads else f"({position} > {first} OR {was_archived_later})"
+    between = f"{reach['depends']} AND {position} < {reach['began']} AND {is_behind}"
     return f"(({is_shared} AND ({two_rows})) OR ({between}))"
 
 

@@ -339,7 +339,8 @@ def reach_of(change: str, how: Fold) -> dict[str, str]:
     """
     own = {"first": "first_position", "last": "last_position"} | {each: each for each in ("first_offset", "writes", "deletes")}
     own |= {"depends": DEPENDS, "began": BEGAN} if how.has_versions else {}
-    return {"depends": "false", "began": "NULL"} | {member: f"{change}.{column}" for member, column in own.items()}
+    keeps = f"{change}.{VALUE_POSITIONS} IS NOT NULL" if how.leaves_values else "false"
+    return {"depends": "false", "began": "NULL", "keeps": keeps} | {member: f"{change}.{column}" for member, column in own.items()}
 
 
 def count_changes(rows: str = CHANGES) -> str:

@@ -84,7 +84,7 @@ def _find_met(run: MicrobatchRun, fold: NativeFold, table: Any) -> None:
 CREATE OR REPLACE TEMP TABLE {_MET} AS
 SELECT {typed}, {ours}, {POSITION} AS {BEGAN}, false AS {DEPENDS}, false AS is_marker, false AS is_flagged, false AS is_filled
 FROM {CHANGES} WHERE false""")
-    met = f"{_same_key(keys)} AND {rule.may_meet('k', 's', reach_of('s', fold.how))}"
+    met = f"{_same_key(keys)} AND {rule.may_meet('k', 's', reach_of('s', fold.how), has_reads=fold.how.has_reads)}"
     asks_markers = may_meet_markers(run, fold.staged, has_reads=fold.how.has_reads)
     held = f"SELECT {typed} FROM {CHANGES} WHERE false"
     if table.file_uris():
@@ -137,7 +137,7 @@ def _refuse_what_spark_folds(run: MicrobatchRun, fold: NativeFold, table: Any) -
     :raises HandedOver: with the first reason.
     """
     how, reach = fold.how, reach_of("s", fold.how)
-    cut = "false" if how.are_documents else rule.is_cut("k", "s", reach)
+    cut = "false" if how.are_documents else rule.is_cut("k", "s", reach, has_reads=how.has_reads)
     depends = f"k.is_marker AND k.{DEPENDS} AND coalesce({reach['first']}, s.{POSITION}) < k.{POSITION}"
     fills = "k.is_filled" + (f" OR s.{VALUE_POSITIONS} IS NOT NULL" if how.leaves_values else "")
     against = {

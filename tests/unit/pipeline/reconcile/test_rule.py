@@ -12,7 +12,7 @@ from airflow_cdc.pipeline.reconcile.rule import is_cut, is_known_newer, is_tie, 
 
 duckdb = pytest.importorskip("duckdb")
 
-REACH = {name: f"s.{name}" for name in ("first", "first_offset", "writes", "deletes", "depends", "began")}
+REACH = {name: f"s.{name}" for name in ("first", "first_offset", "writes", "deletes", "depends", "began", "keeps")}
 Place = tuple[int, int] | None
 """Partition and offset."""
 
@@ -28,7 +28,7 @@ def row(op: str, commit: int, *, change: int = 1, at: Place = None, **more: str)
 
 def events(op: str, commit: int, *, first: int, at: Place = None, first_offset: int = 0, **more: str) -> dict[str, str]:
     """Return a row change of several events: its first one, by position and by offset; ``more``: what they do."""
-    usual = {"writes": "true", "deletes": "false", "depends": "false", "began": f"NULL::STRUCT({_TYPE})"}
+    usual = {"writes": "true", "deletes": "false", "depends": "false", "keeps": "false", "began": f"NULL::STRUCT({_TYPE})"}
     return row(op, commit, at=at) | {"first": position(first, 1), "first_offset": str(first_offset)} | usual | more
 
 
@@ -132,7 +132,7 @@ DEPENDS = {"depends": "true", "began": position(20, 1)}
     ],
 )
 def test_a_transaction_on_both_sides_of_the_border_is_cut(known: dict[str, str], change: dict[str, str], *, cut: bool) -> None:
-    assert bool(answer(is_cut("k", "s", REACH), known, change)) is cut
+    assert bool(answer(is_cut("k", "s", REACH, has_reads=False), known, change)) is cut
 
 
 @pytest.mark.parametrize(
@@ -149,4 +149,19 @@ def test_a_transaction_on_both_sides_of_the_border_is_cut(known: dict[str, str],
     ],
 )
 def test_what_is_earlier_and_was_archived_before_meets_nothing(known: dict[str, str], change: dict[str, str], *, meets: bool) -> None:
-    assert answer(may_meet("k", "s", REACH), known, change) is meets
+    assert answer(may_meet("k", "s", REACH, has_reads=False), known, change) is meets
+
+
+@pytest.mark.parametrize(
+    ("change", "meets", "cut"),
+    [
+        (events("u", 20, first=20), False, False),
+        (events("u", 20, first=20, keeps="true"), True, False),
+        (events("u", 20, first=20, **DEPENDS), True, True),
+    ],
+)
+def test_a_state_may_stand_behind_a_read_and_before_a_placed_event(change: dict[str, str], *, meets: bool, cut: bool) -> None:
+    known = row("d", 15)
+    assert answer(may_meet("k", "s", REACH, has_reads=True), known, change) is meets
+    assert bool(answer(is_cut("k", "s", REACH, has_reads=True), known, change)) is cut
+    assert not answer(may_meet("k", "s", REACH, has_reads=False), known, change)
