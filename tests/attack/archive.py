@@ -41,6 +41,11 @@ class Archive:
         self._read = 0
         self._number = 0
 
+    @property
+    def owes(self) -> bool:
+        """Whether records of what has happened have still to come."""
+        return bool(self.held_back or self.to_grow or self.sealed or self._read < len(self.topic.log))
+
     def flush(self, *, is_last: bool = False) -> None:
         """Make files of what the topic got, and let most of them come."""
         self.grow()

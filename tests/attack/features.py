@@ -108,7 +108,8 @@ _EXCLUDED_BY = {
     # Without an order in one partition, nothing tells which of two changes with one position came last.
     Feature.EQUAL_POSITIONS: {Feature.SCATTER, Feature.DECLARED, Feature.KEY_SCHEMA},
     # In another partition, a position above that of the change is all that there is of such a read.
-    Feature.READS_ABOVE: {Feature.SCATTER, Feature.DECLARED, Feature.KEY_SCHEMA},
+    # Nor do the positions and times of reads that a file gains later prove that they are of the same topic: the flow stops, and asks.
+    Feature.READS_ABOVE: {Feature.SCATTER, Feature.DECLARED, Feature.KEY_SCHEMA, Feature.GROWN},
     # Nothing in such events shows what an update's or a delete's declared key was.
     Feature.FILLERS: {Feature.SCATTER, Feature.DECLARED},
     # A schema is in no record.

@@ -150,7 +150,8 @@ class History:
         """Do what others do to a table between two runs."""
         if Feature.OPTIMIZE in self.features:
             repairs.compact(self.lake)
-        if Feature.EXPIRE in self.features:
+        # What comes behind is judged without them: only what was archived before may be late then.
+        if Feature.EXPIRE in self.features and not self.archive.owes:
             repairs.expire_markers(self.lake)
         return self.repair() if Feature.REPAIR in self.features else None
 
