@@ -30,7 +30,9 @@ def _refuse_names_that_differ_in_case(names: Sequence[str], flow: CdcFlow) -> No
     if alike:
         raise SchemaChangeError(
             f"Flow {flow.name}: the events of the microbatch have columns that differ only in case, which a Delta table cannot: {alike}.",
-            next_step="Rename them in the connector (a ReplaceField transform) before they are archived.",
+            next_step="If the source renamed the column, set the flow's max_microbatch_bytes to 1: each file is a microbatch then, and the"
+            " table keeps its column (divide a file that holds both). If rows have both, rename one in the connector (a ReplaceField"
+            " transform), move the topic's archived files away, and take a new snapshot.",
         )
 
 

@@ -130,12 +130,12 @@ def key_columns(shapes: Sequence[TopicShape], flow: CdcFlow) -> tuple[str, ...]:
     if not found and any(is_single(shape.key_shape) for shape in shapes):
         raise KeysUnknownError(
             f"Flow {flow.name}: the records' keys are single values (ExtractField$Key), so the key column is not known.",
-            next_step="Declare that column in a flows file: {flows: [{topic: " + flow.topic + ", keys: [id]}]}.",
+            next_step="Declare that column in a flows file: {flows: [{topic: " + flow.topic + ", keys: [COLUMN]}]}.",
         )
     if not found:
         raise KeysUnknownError(
             f"Flow {flow.name}: the archived records carry no keys, so the key columns are not known.",
-            next_step="Give the flow its keys in a flows file: {flows: [{topic: " + flow.topic + ", keys: [id]}]}.",
+            next_step="Give the flow its keys in a flows file: {flows: [{topic: " + flow.topic + ", keys: [COLUMN]}]}.",
         )
     raise KeysUnknownError(
         f"Flow {flow.name}: the events' keys differ within one microbatch: {sorted(found)}.",

@@ -268,7 +268,7 @@ def test_the_events_keys_are_taken_in_their_own_order_however_they_are_spelled()
 def test_records_without_keys_need_them_from_the_flow_and_the_error_shows_how() -> None:
     with pytest.raises(KeysUnknownError, match=r"Flow t: .*carry no keys") as refused:
         key_columns([shape(names("id"), None)], FLOW)
-    assert "{flows: [{topic: t, keys: [id]}]}" in refused.value.next_step
+    assert "{flows: [{topic: t, keys: [COLUMN]}]}" in refused.value.next_step
     assert refused.value.transient is False
 
 
