@@ -66,7 +66,7 @@ def test_without_a_declared_key_the_flow_stops_and_names_what_to_declare(form: s
     assert outcome.error
     assert outcome.error["type"] == "KeysUnknownError"
     assert "single values" in outcome.error["message"]
-    assert "keys: [id]" in outcome.error["next_step"]
+    assert "keys: [COLUMN]" in outcome.error["next_step"]
     assert not (lake / TOPIC).exists()
 
 
