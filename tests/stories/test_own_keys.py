@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.cdc_flow import CdcFlow, ReplicaIdentity
 from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.report.batch_report import BatchReport
 from tests.conftest import Apply
@@ -26,8 +26,8 @@ pytest.importorskip("duckdb")
 
 COLUMNS = ("no", "region", "email", "v")
 TYPES = {"no": "BIGINT", "region": "BIGINT", "email": "STRING", "v": "STRING"}
-FLOW = CdcFlow(TOPIC, keys=("region", "email"), columns=TYPES, max_microbatch_bytes=1)
-"""The records' key is ``no``."""
+FLOW = CdcFlow(TOPIC, keys=("region", "email"), columns=TYPES, max_microbatch_bytes=1, replica_identity=ReplicaIdentity.FULL)
+"""The records' key is ``no``; the images before are whole rows."""
 
 
 class Source:
@@ -150,6 +150,7 @@ class Deletion:
     earlier: Sequence[Record] = field(default_factory=list)
     defaults: Row | None = None
     """None: events without schemas."""
+    identity: ReplicaIdentity = ReplicaIdentity.UNKNOWN
 
 
 def change(op: str, at: int, key: Row | None, *, before: Row | None = None, after: Row | None = None) -> Record:
@@ -165,10 +166,15 @@ WITH_BEFORE = [
         after={"no": 3, "region": 1, "email": "z", "v": "y"},
     )
 ]
+WITHOUT = [change("u", 5, {"no": 3}, after={"no": 3, "region": 1, "email": "z", "v": "y"})]
+FILLED = {"no": 9, "region": 0, "email": "", "v": None}
 OTHERS = [change("d", at, {"no": at}, before={"no": at, "region": at, "email": f"e{at}", "v": None}) for at in (20, 30)]
 DELETES = {
     "another index identifies the row": Deletion({"no": 0}, {"no": 0, "region": 0, "email": "a", "v": None}, is_proven=False, keys=("no",)),
     "the row with the filler's key": Deletion({"no": 0}, {"no": 0, "region": 0, "email": "", "v": None}, is_proven=True, keys=("no",)),
+    "the row with the filler's key, as the flow says": Deletion(
+        {"no": 0}, {"no": 0, "region": 0, "email": "a", "v": None}, is_proven=True, keys=("no",), identity=ReplicaIdentity.FULL
+    ),
     "the row with the filler's key, whole": Deletion(
         {"no": 0}, {"no": 0, "region": 2, "email": "a", "v": "x"}, is_proven=True, keys=("no",)
     ),
@@ -182,7 +188,10 @@ DELETES = {
     "its default, or a value": Deletion({"no": 9}, {"no": 9, "region": 7, "email": "a", "v": None}, is_proven=False),
     "a value": Deletion({"no": 9}, {"no": 9, "region": 7, "email": "a", "v": None}, is_proven=True, defaults={}),
     "a whole row by its schema": Deletion({"no": 9}, {"no": 9, "region": 0, "email": "", "v": "x"}, is_proven=True, defaults={}),
-    "a whole row by the updates": Deletion({"no": 9}, {"no": 9, "region": 0, "email": "", "v": None}, is_proven=True, earlier=WITH_BEFORE),
+    "a whole row, as the flow says": Deletion({"no": 9}, FILLED, is_proven=True, earlier=WITH_BEFORE, identity=ReplicaIdentity.FULL),
+    "an update contradicts the flow": Deletion({"no": 9}, FILLED, is_proven=False, earlier=WITHOUT, identity=ReplicaIdentity.FULL),
+    # An index identifies the row, and only updates that change it have an image; or the identity changed in between.
+    "an update with an image before": Deletion({"no": 9}, FILLED, is_proven=False, earlier=WITH_BEFORE),
     # The index that identifies the row may have gained its columns between the two.
     "columns that other deletes show": Deletion({"no": 9}, {"no": 9, "region": 0, "email": "", "v": None}, is_proven=False, earlier=OTHERS),
     "values, as other deletes show": Deletion({"no": 9}, {"no": 9, "region": 7, "email": "a", "v": None}, is_proven=True, earlier=OTHERS),
@@ -209,7 +218,8 @@ def records_of(delete: Deletion) -> list[Record]:
 
 
 def flow_of(delete: Deletion) -> CdcFlow:
-    return replace(FLOW, keys=delete.keys, columns={} if delete.defaults is not None else TYPES)
+    columns = {} if delete.defaults is not None else TYPES
+    return replace(FLOW, keys=delete.keys, columns=columns, replica_identity=delete.identity)
 
 
 @pytest.mark.parametrize("name", DELETES)

@@ -157,6 +157,15 @@ class OnUnknownOrder(str, Enum):
     """By the names of their files: whoever writes the archive gives them names that rise with time."""
 
 
+class ReplicaIdentity(str, Enum):
+    """What the before images of a PostgreSQL table hold (docs/sources/postgresql.md#deletes-that-do-not-name-their-row)."""
+
+    UNKNOWN = "unknown"
+    """What each image itself proves."""
+    FULL = "full"
+    """Whole rows, in all that is archived."""
+
+
 class OnMissingFile(str, Enum):
     """What happens when a late part of a transaction needs an applied file that is gone from the archive."""
 
@@ -206,6 +215,8 @@ class CdcFlow:
     """What happens when events name another log than the flow's earlier ones."""
     on_unknown_order: OnUnknownOrder = OnUnknownOrder.STOP
     """How events with one position are ordered if the archive does not show their order."""
+    replica_identity: ReplicaIdentity = ReplicaIdentity.UNKNOWN
+    """What the before images of a PostgreSQL table hold."""
     on_repeated_offsets: OnRepeatedOffsets = OnRepeatedOffsets.STOP
     """How repeated offsets are understood where the archive does not prove it."""
     table_column: str | None = None
@@ -300,6 +311,11 @@ class CdcFlow:
         return self.on_unknown_order is OnUnknownOrder.FILE_NAMES
 
     @property
+    def images_are_whole(self) -> bool:
+        """Whether the before images of a PostgreSQL table are whole rows, as the flow says."""
+        return self.replica_identity is ReplicaIdentity.FULL
+
+    @property
     def mode(self) -> TableMode:
         """What the target table keeps."""
         if self.write_disposition is WriteDisposition.APPEND:
@@ -378,6 +394,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "on_log_went_back": one_of(OnLogWentBack),
     "on_other_log": one_of(OnOtherLog),
     "on_unknown_order": one_of(OnUnknownOrder),
+    "replica_identity": one_of(ReplicaIdentity),
     "on_repeated_offsets": one_of(OnRepeatedOffsets),
     "table_column": text_or_none,
     "on_all_rejected": one_of(OnAllRejected),

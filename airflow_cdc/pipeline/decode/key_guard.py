@@ -2,7 +2,8 @@
 
 A delete's before image holds the columns of the table's replica identity, and fillers in place of the others; the record's key is made
 of the image. So a key column is proven by a value that is no filler, by an image that is a whole row, and by the record's key, unless the
-image shows that another index identifies the row (docs/sources/postgresql.md#deletes-that-do-not-name-their-row).
+image shows that another index identifies the row (docs/sources/postgresql.md#deletes-that-do-not-name-their-row). The images of other
+events prove no image whole: the replica identity may have changed in between.
 
 Runs a Spark job where Spark decodes: what the microbatch's images show.
 """
@@ -33,18 +34,11 @@ class Updates:
 
     changes: int = 0
     """Updates that change the flow's key: each becomes two events."""
-    seen: int = 0
-    """Updates with an image before."""
     unseen: int = 0
-    """Updates without: whether they change the flow's key is not known."""
+    """Updates without an image before: whether they change the flow's key is not known, and the table's images are no whole rows."""
     shown: frozenset[str] = frozenset()
     """Key columns with different values in the images of deletes, none of them a filler: such a value is no default.
     A filler stays in doubt: the replica identity may have changed between the two deletes."""
-
-    @property
-    def are_whole(self) -> bool:
-        """Whether the images before are whole rows: those of another replica identity leave out most updates' images."""
-        return self.seen > 0 and not self.unseen
 
 
 @dataclass(frozen=True)
@@ -58,8 +52,14 @@ class KeyGuard:
     """Whether before images may hold fillers; otherwise each key is proven."""
     are_own: bool
     """Whether the flow's keys have a column that is not in every record's key."""
+    are_declared_whole: bool
+    """Whether the flow says that its table's before images are whole rows."""
     defaults: Mapping[str, str] | None
     """By column: the default in the events' schemas, which stands in place of the type's filler; None where events carry no schema."""
+
+    def asks(self, updates: Updates) -> bool:
+        """Return whether a delete has to prove its key: an update without an image before contradicts what the flow says."""
+        return self.has_fillers and not (self.are_declared_whole and not updates.unseen)
 
     def in_doubt(self, column: str, text: str) -> str:
         """Return the SQL, of both engines, that is true for a text that may be a filler of its column, or the column's default."""
@@ -73,7 +73,7 @@ class KeyGuard:
         :param updates: of the microbatch.
         :param has_keys: whether some records have keys.
         """
-        if not self.has_fillers or (self.are_own and updates.are_whole):
+        if not self.asks(updates):
             return "false"
         is_delete = f"{KIND} = 'd' AND payload.before IS NOT NULL"
         if not self.are_own:
@@ -141,7 +141,6 @@ def updates_in_spark(records: DataFrame, guard: KeyGuard) -> Updates:
     is_update = f"{KIND} = 'u' AND payload.after IS NOT NULL"
     counts = {
         "changes": f"{is_update} AND {changes_key(quoted)}",
-        "seen": f"{is_update} AND payload.before IS NOT NULL",
         "unseen": f"{is_update} AND payload.before IS NULL",
     }
     aggregates = [F.count_if(F.expr(condition)).alias(name) for name, condition in counts.items()]

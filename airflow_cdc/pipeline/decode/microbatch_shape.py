@@ -37,6 +37,8 @@ class MicrobatchShape:
     """The lives of the topic, by file."""
     epochs: Epochs = field(default_factory=Epochs)
     """Where epochs of the source's log begin."""
+    images_are_whole: bool = False
+    """Whether the flow says that the before images of its PostgreSQL table are whole rows."""
     files_are_in_order: bool = False
     """Whether the names of files without offsets give their order."""
     without_key: bool = False
@@ -96,6 +98,7 @@ class MicrobatchShape:
             of_records=self.keys_of_records,
             has_fillers=self.dialect.images.before_has_fillers and self.value_shape.splits_key_changes and not self.without_key,
             are_own=self.has_own_keys,
+            are_declared_whole=self.images_are_whole,
             defaults=defaults_of(shapes) if all(is_schema(shape.value_shape or "") for shape in shapes) else None,
         )
 

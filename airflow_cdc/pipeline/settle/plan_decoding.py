@@ -95,6 +95,7 @@ def plan_decoding(
         foreign=foreign,
         lives=microbatch.lives,
         epochs=epochs,
+        images_are_whole=flow.images_are_whole,
         files_are_in_order=flow.files_are_in_order,
         without_key=without_key,
     )

@@ -236,7 +236,7 @@ def _check_deletes(connection: Any, decoder: Decoder, archive: str) -> None:
 
     :raises HandedOver: where an image shows that it is.
     """
-    if not decoder.guard.has_fillers:
+    if not decoder.guard.asks(decoder.updates):
         return
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {CHOSEN} AS {deletes_in_doubt(decoder, EVENTS)}")
     if not connection.execute(f"SELECT 1 FROM {CHOSEN} LIMIT 1").fetchall():

@@ -99,11 +99,11 @@ def look_at_updates(connection: Any, decoder: Decoder, events: str) -> Updates:
     in_doubt = " OR ".join(name(f"doubt {key}") for key in decoder.guard.keys)
     is_update = f"({OP} = 'u' OR {MOVES})"
     query = f"""
-SELECT count_if({MOVES}) AS changes, count_if({is_update} AND {HAS_BEFORE}) AS seen, count_if({is_update} AND NOT {HAS_BEFORE}) AS unseen,
+SELECT count_if({MOVES}) AS changes, count_if({is_update} AND NOT {HAS_BEFORE}) AS unseen,
   coalesce(bool_or({in_doubt}), false) AS in_doubt FROM {events} WHERE NOT is_tombstone"""
     (row,) = rows_by_name(connection.execute(query))
-    updates = Updates(changes=row["changes"], seen=row["seen"], unseen=row["unseen"])
-    if row["in_doubt"] and not updates.are_whole:
+    updates = Updates(changes=row["changes"], unseen=row["unseen"])
+    if row["in_doubt"] and decoder.guard.asks(updates):
         raise HandedOver(UNPROVEN)
     return updates
 
