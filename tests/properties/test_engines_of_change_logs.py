@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import WriteDisposition
 from airflow_cdc.model.flow.engine import Engine
+from airflow_cdc.model.flow.policies import WriteDisposition
 from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.pipeline.native import connect_duckdb
 from tests.conftest import Apply

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.columns import DELETED, DELETED_AT, DEPENDS, OP
-from airflow_cdc.model.flow.cdc_flow import OnDelete
+from airflow_cdc.model.flow.policies import OnDelete
 from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.pipeline.apply.native import fold_undecided
 from airflow_cdc.pipeline.target import alter_table

@@ -15,7 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.connectors.registry import entries
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnUnknownTypes
 from airflow_cdc.model.places import quarantine_uri
 from tests.conftest import Apply
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnLogWentBack, OnRepeatedOffsets
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnLogWentBack, OnRepeatedOffsets
 from tests.conftest import Apply
 from tests.properties.test_histories import IN_ORDER, SHUFFLED, TOPIC, differing, land
 from tests.support.connectors import DIALECTS

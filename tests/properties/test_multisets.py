@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnSnapshot
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnSnapshot
 from airflow_cdc.model.report.apply_report import FlowOutcome
 from tests.conftest import Apply
 from tests.support.events import Record, mariadb, postgresql, record, sqlserver, write_records

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnTruncate, WriteDisposition
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnTruncate, WriteDisposition
 from tests.conftest import Apply
 from tests.support.stories import PLACEHOLDER, TOPIC, Table, event, truncate
 

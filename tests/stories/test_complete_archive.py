@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.archive.completeness import OffsetGap
 from airflow_cdc.model.errors import OffsetGapError
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnGap
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnGap
 from airflow_cdc.model.report.apply_report import FlowStatus
 from airflow_cdc.pipeline.survey import find_holes
 from airflow_cdc.pipeline.upkeep.inspect_lake import summarize_flows

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete, OnDroppedColumn
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnDelete, OnDroppedColumn
 from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
 from tests.conftest import Apply
 from tests.support.events import postgresql, write_records

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.connectors.sqlserver import sqlserver_lsn
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnLogWentBack
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnLogWentBack
 from airflow_cdc.model.position.as_of import parse_as_of
 from airflow_cdc.model.position.position import EPOCH
 from airflow_cdc.model.report.apply_report import ApplyReport, FlowStatus

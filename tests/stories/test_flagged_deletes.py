@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import TableModeError
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnDelete
 from airflow_cdc.pipeline.upkeep.inspect_lake import summarize_flows
 from tests.conftest import Apply
 from tests.support.connectors import DIALECTS

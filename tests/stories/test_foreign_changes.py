@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnForeignChange
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnForeignChange
 from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.pipeline.repair.reprocess import Reprocessing, reprocess
 from airflow_cdc.pipeline.run.check_state import StateCheck

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnAllRejected
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnAllRejected
 from airflow_cdc.pipeline.repair.replay_quarantine import replay_quarantine
 from airflow_cdc.pipeline.repair.reprocess import Reprocessing
 from tests.conftest import Apply

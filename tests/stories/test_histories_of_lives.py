@@ -9,7 +9,7 @@ import fsspec
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import OnLogWentBack, OnSnapshot, WriteDisposition
+from airflow_cdc.model.flow.policies import OnLogWentBack, OnSnapshot, WriteDisposition
 from airflow_cdc.model.look.snapshot_state import snapshot_state
 from tests.conftest import Apply
 from tests.support.events import Record

@@ -12,8 +12,9 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, WriteDisposition
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import Engine
+from airflow_cdc.model.flow.policies import WriteDisposition
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.pipeline.run.apply_archive import ArchiveRun, apply_archive
 from airflow_cdc.pipeline.spark.late_session import late_session

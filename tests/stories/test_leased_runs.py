@@ -15,7 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import ConcurrentRunError
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnForeignChange
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnForeignChange
 from airflow_cdc.model.position.snapshot import SnapshotChoice
 from airflow_cdc.model.report.maintenance import MaintenanceSettings
 from airflow_cdc.model.state import lease as lease_module

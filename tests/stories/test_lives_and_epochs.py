@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnLogWentBack, OnRepeatedOffsets
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnLogWentBack, OnRepeatedOffsets
 from airflow_cdc.model.report.batch_report import RowCounts
 from airflow_cdc.pipeline.repair.reprocess import Reprocessing, reprocess
 from tests.conftest import Apply

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnMissingFile
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnMissingFile
 from tests.conftest import Apply
 from tests.support.events import TOPIC, mongodb, sqlserver, write_records
 from tests.support.tables import read_rows

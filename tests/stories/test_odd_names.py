@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete, WriteDisposition
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnDelete, WriteDisposition
 from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.pipeline.upkeep.inspect_lake import summarize_flows
 from tests.conftest import Apply

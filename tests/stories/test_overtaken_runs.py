@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, WriteDisposition
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import Engine
+from airflow_cdc.model.flow.policies import WriteDisposition
 from airflow_cdc.model.state.lease import Leases
 from tests.conftest import Apply
 from tests.support.events import Record, postgresql, write_records

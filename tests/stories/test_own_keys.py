@@ -14,8 +14,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, ReplicaIdentity
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import Engine
+from airflow_cdc.model.flow.policies import ReplicaIdentity
 from airflow_cdc.model.report.batch_report import BatchReport
 from tests.conftest import Apply
 from tests.properties.test_two_engines import DIALECTS, TOPIC, compare_flow

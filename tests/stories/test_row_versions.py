@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnUnknownTypes
 from tests.conftest import Apply
 from tests.support.events import Record, numbered, postgresql, write_records
 from tests.support.tables import read_rows

@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete, OnSnapshot
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnDelete, OnSnapshot
 from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.pipeline.record.row_log import content_of
 from airflow_cdc.pipeline.repair.reprocess import Reprocessing, reprocess

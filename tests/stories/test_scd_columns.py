@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.columns import VERSION_COLUMNS
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnSnapshot
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnSnapshot
 from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.pipeline.repair.rebuild import Rebuild, rebuild

@@ -8,7 +8,8 @@ from typing import Any
 import fsspec
 import pytest
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnGap
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnGap
 from airflow_cdc.model.look.lag import Lag, find_lag
 from airflow_cdc.model.look.pending import pending_files
 from airflow_cdc.model.look.snapshot_state import snapshot_state

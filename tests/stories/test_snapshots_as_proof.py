@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import OnLogWentBack, OnSnapshot
+from airflow_cdc.model.flow.policies import OnLogWentBack, OnSnapshot
 from tests.conftest import Apply
 from tests.support.events import Record, mariadb, numbered, write_records
 from tests.support.life_story import FIRST, SECOND, TOPIC, Story, change, of_table, read, snapshot, truncate, updates

@@ -13,9 +13,10 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.column_origin import Origin
 from airflow_cdc.model.flow.declared_column import declared_columns
+from airflow_cdc.model.flow.policies import OnUnknownTypes
 from airflow_cdc.model.flow.routes import flows_from_document
 from airflow_cdc.model.flow.source_schema import SourceColumn, SourceSchema, SourceSchemas
 from airflow_cdc.model.report.apply_report import FlowOutcome

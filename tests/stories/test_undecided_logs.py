@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import OnLogWentBack
+from airflow_cdc.model.flow.policies import OnLogWentBack
 from airflow_cdc.model.report.apply_report import FlowOutcome, FlowStatus
 from tests.conftest import Apply
 from tests.support.events import Record

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownOrder
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnUnknownOrder
 from airflow_cdc.model.report.apply_report import FlowOutcome
 from tests.attack import judge
 from tests.conftest import Apply

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnDelete
 from tests.conftest import Apply
 from tests.support.events import Record
 from tests.support.stories import TOPIC, Table, event, truncate

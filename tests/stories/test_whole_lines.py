@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnAllRejected
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnAllRejected
 from airflow_cdc.model.report.apply_report import ApplyReport, FlowStatus
 from tests.conftest import Apply
 from tests.support.events import Record, postgresql, tombstone, write_records

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete, WriteDisposition
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnDelete, WriteDisposition
 from tests.conftest import Apply
 from tests.support.connectors import DIALECTS, Dialect, LogPlace, Row, spell
 from tests.support.events import Record, mongodb, numbered, write_records

@@ -8,7 +8,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnForeignChange, WriteDisposition
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnForeignChange, WriteDisposition
 from airflow_cdc.model.report.apply_report import ApplyReport
 from tests.conftest import Apply
 from tests.support.events import TOPIC, numbered, sqlserver, write_records

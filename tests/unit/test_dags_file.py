@@ -13,9 +13,9 @@ import yaml
 from airflow_cdc.dags_file import DagsFile, read_dags_file
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow.cdc_flow import OnUnknownTypes
 from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.flow.new_topics import OnNewTopic
+from airflow_cdc.model.flow.policies import OnUnknownTypes
 from airflow_cdc.model.flow.routes import on_new_topic, settings_of
 
 ONE = {"dag_id": "one", "tables": ["a.*"]}

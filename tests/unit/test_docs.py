@@ -19,7 +19,8 @@ from airflow_cdc.model.archive.transactions import Lacking, TransactionReport
 from airflow_cdc.model.columns import CHANGE_LOG_COLUMNS, FLAGGED_COLUMNS, MULTISET_COLUMNS, TARGET_COLUMNS, VERSION_COLUMNS
 from airflow_cdc.model.connectors.registry import CONNECTORS
 from airflow_cdc.model.errors import CdcError, RejectReason
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete, OnGap, OnTruncate, WriteDisposition
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnDelete, OnGap, OnTruncate, WriteDisposition
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.report.batch_report import BatchReport, EventCounts, RowCounts

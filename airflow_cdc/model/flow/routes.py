@@ -9,9 +9,10 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.flow.new_topics import OnNewTopic
+from airflow_cdc.model.flow.policies import OnUnknownTypes
 from airflow_cdc.model.flow.setting_forms import catalog_name
 
 _GROUP_OF_JAVA = re.compile(r"\$(\d|\{)")

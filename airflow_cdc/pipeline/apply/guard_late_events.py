@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.archive.survey import are_values
 from airflow_cdc.model.columns import DELETED, DEPENDS, OFFSET, OP, ORDINAL, PARTITION, POSITION, UNAVAILABLE, VALUE_POSITIONS
 from airflow_cdc.model.errors import ArchivedFileMissingError, TableHistoryGoneError
-from airflow_cdc.model.flow.cdc_flow import OnMissingFile
+from airflow_cdc.model.flow.policies import OnMissingFile
 from airflow_cdc.model.places import delete_markers_uri, expired_markers_uri
 from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.pipeline.apply.earlier_events import IS_NEW, folded, in_order, with_earlier

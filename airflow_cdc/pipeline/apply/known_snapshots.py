@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.archive.completeness import ArchivedOffsets
 from airflow_cdc.model.columns import OP, TRANSACTION
-from airflow_cdc.model.flow.cdc_flow import OnSnapshot
+from airflow_cdc.model.flow.policies import OnSnapshot
 from airflow_cdc.model.operation import KEEP, ROW_OPERATIONS, Operation
 from airflow_cdc.model.position.snapshot import Snapshot
 from airflow_cdc.model.report.batch_report import BatchReport

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from airflow_cdc.model.archive.known_shapes import shape_of_line
 from airflow_cdc.model.archive.topics import printable
 from airflow_cdc.model.errors import AllRejectedError
-from airflow_cdc.model.flow.cdc_flow import OnAllRejected
+from airflow_cdc.model.flow.policies import OnAllRejected
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 
 _MOST_TEXT = 100_000

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from airflow_cdc.model.columns import MICROBATCH, OFFSET, OP, PARTITION, POSITION, SNAPSHOT, TABLE
 from airflow_cdc.model.errors import StateUnreadableError
-from airflow_cdc.model.flow.cdc_flow import OnSnapshot
+from airflow_cdc.model.flow.policies import OnSnapshot
 from airflow_cdc.model.operation import Operation
 from airflow_cdc.model.places import events_uri
 from airflow_cdc.model.position.epochs import Epochs

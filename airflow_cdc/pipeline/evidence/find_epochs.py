@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.archive.completeness import ArchivedOffsets, OffsetGap
 from airflow_cdc.model.columns import FILE, KIND, OFFSET, ORDINAL, POSITION
 from airflow_cdc.model.errors import SourceLogWentBackError
-from airflow_cdc.model.flow.cdc_flow import OnLogWentBack
+from airflow_cdc.model.flow.policies import OnLogWentBack
 from airflow_cdc.model.position.epochs import Epochs
 from airflow_cdc.model.position.lives import lane_text
 from airflow_cdc.model.position.reach import UNKNOWN_PARTITION, Reach

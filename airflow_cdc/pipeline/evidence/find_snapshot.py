@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from airflow_cdc.model.archive.completeness import ArchivedOffsets, Run
 from airflow_cdc.model.columns import PARTITION
 from airflow_cdc.model.errors import ConfigurationError, SnapshotRefusedError
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnSnapshot
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnSnapshot
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.position.lives import life_of_lane, partition_of_lane
 from airflow_cdc.model.position.position import Position

@@ -13,7 +13,8 @@ from airflow_cdc.model.archive.completeness import ArchivedOffsets, FileOffsets,
 from airflow_cdc.model.archive.survey import Survey
 from airflow_cdc.model.connectors.connector import Connector
 from airflow_cdc.model.errors import LifeUnknownError
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnRepeatedOffsets
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnRepeatedOffsets
 from airflow_cdc.model.look.moved_files import KnownLog, LogSpan
 from airflow_cdc.model.position.lives import (
     Assigned,

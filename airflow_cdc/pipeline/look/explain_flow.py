@@ -12,8 +12,9 @@ from airflow_cdc.model.archive.completeness import ArchivedOffsets, OffsetGap, f
 from airflow_cdc.model.archive.set_aside import UNREADABLE
 from airflow_cdc.model.connectors.registry import connector_of
 from airflow_cdc.model.errors import ConfigurationError, UnsupportedConnectorError, first_line
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnGap
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import DEFAULT_ENGINE, MIXED, Engine
+from airflow_cdc.model.flow.policies import OnGap
 from airflow_cdc.model.flow.routes import settings_of
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.look.new_files import find_new_files

@@ -13,7 +13,7 @@ from airflow_cdc.model.archive.survey import CONTROL_KINDS, RecordKind, TopicSha
 from airflow_cdc.model.columns import COMMITTED_AT, KIND, OFFSET, OP, PARTITION, POSITION, REJECT, UNAVAILABLE, VALUE_POSITIONS
 from airflow_cdc.model.connectors.registry import without_database
 from airflow_cdc.model.errors import TruncateRefusedError
-from airflow_cdc.model.flow.cdc_flow import OnTruncate
+from airflow_cdc.model.flow.policies import OnTruncate
 from airflow_cdc.model.operation import KEEP, ROW_OPERATIONS, Operation
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.model.position.reach import Reach

@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from airflow_cdc.model.errors import StateLostError, TableChangedError
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnForeignChange
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnForeignChange
 from airflow_cdc.model.report.foreign_change import INTENT, SEEN_THROUGH, ForeignChange, ForeignChanges, TableCommit, foreign_changes
 from airflow_cdc.model.report.retyping import RetypeNote
 from airflow_cdc.model.state.checkpoint import FlowCheckpoint

@@ -29,7 +29,8 @@ from airflow_cdc.model.errors import (
     UnreadableFileError,
 )
 from airflow_cdc.model.files import FileSystem
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnGap
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnGap
 from airflow_cdc.model.flow.routes import settings_of
 from airflow_cdc.model.places import quarantine_uri, staging_uri
 from airflow_cdc.model.position.lives import Lives

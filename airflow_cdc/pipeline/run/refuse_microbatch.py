@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from airflow_cdc.model.archive.completeness import OffsetGap
 from airflow_cdc.model.errors import OffsetGapError, SeveralLogsError
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnGap, OnOtherLog
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnGap, OnOtherLog
 from airflow_cdc.model.state.checkpoint import FlowCheckpoint
 from airflow_cdc.model.state.microbatch import Microbatch
 

@@ -13,8 +13,9 @@ from airflow_cdc.model.columns import RAW, RAW_KEY
 from airflow_cdc.model.connectors.connector import Connector
 from airflow_cdc.model.connectors.registry import ANY, CONNECTORS, connector_of
 from airflow_cdc.model.errors import ConfigurationError, KeysUnknownError
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDroppedColumn
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import DEFAULT_ENGINE, Engine
+from airflow_cdc.model.flow.policies import OnDroppedColumn
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.operation import ROW_OPERATIONS, Operation
 from airflow_cdc.model.position.epochs import FIRST_EPOCH, Epochs

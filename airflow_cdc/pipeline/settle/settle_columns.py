@@ -10,8 +10,9 @@ from typing import Any
 
 from airflow_cdc.model.archive.survey import TopicShape
 from airflow_cdc.model.errors import SchemaChangeError, TypesUnknownError, UnsupportedConnectorError
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.column_origin import ENCODED_COMMENT, GUESSED_COMMENT, TOPIC_COMMENT, Origin, TypeReport
+from airflow_cdc.model.flow.policies import OnUnknownTypes
 from airflow_cdc.pipeline.decode.renamed_columns import formerly, under_new_names
 from airflow_cdc.pipeline.decode.resolve_columns import resolve_columns
 from airflow_cdc.pipeline.decode.schema_types import bare_names, schema_types

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete, OnSnapshot
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnDelete, OnSnapshot
 from airflow_cdc.model.position.snapshot import SnapshotChoice
 from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.pipeline.repair.confirm_snapshot import SnapshotConfirmation, confirm_snapshot

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from airflow_cdc.model.flow.cdc_flow import OnSnapshot
 from airflow_cdc.model.flow.engine import Engine
+from airflow_cdc.model.flow.policies import OnSnapshot
 from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.pipeline.apply.fit_table import ColumnsChanged, fit_table
 from airflow_cdc.pipeline.apply.known_snapshots import SnapshotSearch

@@ -10,7 +10,8 @@ import pytest
 
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow.cdc_flow import DEFAULT_MICROBATCH_BYTES, CdcFlow, OnGap, OnTruncate
+from airflow_cdc.model.flow.cdc_flow import DEFAULT_MICROBATCH_BYTES, CdcFlow
+from airflow_cdc.model.flow.policies import OnGap, OnTruncate
 from airflow_cdc.model.flow.routes import flows_from_document
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.globs import matches_any

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnRepeatedOffsets
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnRepeatedOffsets
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.model.report.batch_report import EventCounts
 from tests.conftest import Apply

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete, WriteDisposition
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnDelete, WriteDisposition
 from airflow_cdc.model.report.apply_report import ApplyReport, FlowStatus
 from airflow_cdc.model.report.batch_report import EventCounts
 from tests.conftest import Apply

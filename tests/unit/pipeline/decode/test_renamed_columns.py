@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnDelete
 from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.pipeline.settle.find_renames import renames_in, stated_renames
 from airflow_cdc.pipeline.survey.schema_changes import ChangedColumn, TableChange

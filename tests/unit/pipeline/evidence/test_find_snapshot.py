@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from airflow_cdc.model.archive.completeness import ArchivedOffsets, FileOffsets
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnSnapshot, WriteDisposition
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnSnapshot, WriteDisposition
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.model.position.reach import Reach
 from airflow_cdc.model.position.snapshot import Snapshot, SnapshotChoice

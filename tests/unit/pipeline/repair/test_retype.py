@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import ConfigurationError, TableChangedError, TableModeError
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnUnknownTypes
 from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.report.retyping import Retyped, RetypeReport
 from airflow_cdc.model.state.lake import FlowState

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnTruncate
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnTruncate
 from airflow_cdc.model.report.batch_report import EventCounts
 from airflow_cdc.pipeline.upkeep.inspect_lake import summarize_flows
 from tests.conftest import Apply

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_cdc.model.errors import SeveralLogsError
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnLogWentBack, OnOtherLog
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnLogWentBack, OnOtherLog
 from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.model.state.checkpoint import FlowCheckpoint
 from airflow_cdc.model.state.microbatch import Microbatch, PlanPosition

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete, OnForeignChange, OnTruncate, WriteDisposition
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnDelete, OnForeignChange, OnTruncate, WriteDisposition
 from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.report.apply_report import FlowOutcome
 from airflow_cdc.pipeline.target.overlapping_versions import overlapping_versions

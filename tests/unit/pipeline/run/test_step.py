@@ -6,7 +6,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnTruncate
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnTruncate
 from airflow_cdc.pipeline.run.apply_archive import apply_archive
 from airflow_cdc.pipeline.run.archive_run import ArchiveRun
 from airflow_cdc.pipeline.run.step import BEGUN, DONE, ENDED, FAILED, Step

@@ -11,8 +11,9 @@ import pytest
 
 from airflow_cdc.model.archive.survey import RecordLayout, TopicShape
 from airflow_cdc.model.errors import SchemaChangeError, UnsupportedConnectorError
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.declared_column import DeclaredColumn, Encoding, Unit
+from airflow_cdc.model.flow.policies import OnUnknownTypes
 from airflow_cdc.pipeline.decode.types.seen_values import SeenValues
 from airflow_cdc.pipeline.settle.settle_columns import Source, settle_columns
 from airflow_cdc.pipeline.survey.archived_schemas import ArchivedFields

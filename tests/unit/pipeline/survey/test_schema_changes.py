@@ -12,7 +12,8 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnUnknownTypes
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.flow.policies import OnUnknownTypes
 from airflow_cdc.model.report.apply_report import FlowStatus
 from airflow_cdc.model.state.lake import ArchiveState
 from airflow_cdc.model.state.ledger import Ledger

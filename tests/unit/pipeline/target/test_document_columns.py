@@ -15,8 +15,9 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.flows_file import read_flows
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.flow.cdc_flow import CdcFlow, OnDelete, WriteDisposition
+from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.document_columns import DocumentColumn, document_columns
+from airflow_cdc.model.flow.policies import OnDelete, WriteDisposition
 from airflow_cdc.model.report.apply_report import ApplyReport, FlowStatus
 from airflow_cdc.model.report.batch_report import EventCounts
 from tests.conftest import Apply
