@@ -9,13 +9,13 @@ While offsets are missing below such an event, its first delivery may be among t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.archive.completeness import ArchivedOffsets, OffsetGap
+from airflow_cdc.model.archive.completeness import ArchivedOffsets, FileOffsets, OffsetGap
 from airflow_cdc.model.columns import FILE, KIND, OFFSET, ORDINAL, POSITION
 from airflow_cdc.model.errors import SourceLogWentBackError
 from airflow_cdc.model.flow.policies import OnLogWentBack
@@ -115,7 +115,7 @@ def _are_copies(run: MicrobatchRun, firsts: Mapping[str, Row]) -> bool:
     :raises SourceLogWentBackError, OffsetsAwaitedError: as :func:`find_epochs`.
     """
     known = run.checkpoint.offsets.get(run.microbatch.archive, ArchivedOffsets()).with_files(run.microbatch.offsets)
-    gaps = open_gaps(firsts, known, run.flow.topic)
+    gaps = open_gaps(firsts, known, run.flow.topic, _offsets_of(run, _held_rests(run)))
     if gaps and run.flow.on_log_went_back is OnLogWentBack.REDELIVERY:
         return True
     if gaps and run.awaits(gaps):
@@ -131,19 +131,37 @@ def _offsets_through(run: MicrobatchRun) -> dict[str, int]:
     return {str(lane): offsets.runs[-1].certain for lane, offsets in applied.partitions.items() if offsets.runs}
 
 
+def _held_rests(run: MicrobatchRun) -> frozenset[str]:
+    """Return the paths of the files of which earlier microbatches applied a part, and this one holds nothing: they too may hold first
+    deliveries, though their offsets count as applied.
+    """
+    _, held = run.checkpoint.plan(run.microbatch.archive)
+    return frozenset(item.path for item in held if item.since is not None) - {file.path for file in run.microbatch.files}
+
+
+def _offsets_of(run: MicrobatchRun, paths: Collection[str]) -> list[FileOffsets]:
+    """Return the offsets of files of which earlier microbatches own the first part."""
+    if not paths:
+        return []
+    intents = (run.past.intent(number) for number in range(1, run.microbatch.number))
+    return [item for intent in intents if intent for item in intent.offsets if item.file in paths]
+
+
 def _known_commit(run: MicrobatchRun, applied: Reach, through: Mapping[str, int]) -> str:
     """Return the SQL of the highest commit streamed in an event's partition by earlier microbatches that all precede the event.
 
-    The rest of a file left by an earlier microbatch comes after everything applied, though the file's offsets count as applied. A later
-    life of the topic comes after the earlier ones.
+    The rest of a file left by an earlier microbatch comes after everything applied, though the file's offsets count as applied; unless a
+    file with higher offsets was applied meanwhile. A later life of the topic comes after the earlier ones.
     """
-    rests = run.microbatch.rests
-    in_rest = f" OR {FILE} IN ({', '.join(map(sql.text, sorted(rests)))})" if rests else ""
+    rests = _offsets_of(run, run.microbatch.rests)
+    unnumbered = run.microbatch.rests - {item.file for item in rests}
     cases = []
     for lane in sorted(run.lanes):
         earlier, last = applied.highest_of_earlier_lives(lane), applied.streamed_through.get(lane)
         if last is not None:
             highest = max(filter(None, (last, earlier)))
+            last_rests = unnumbered | {item.file for item in rests if lane == str(item.partition) and item.last >= through.get(lane, -1)}
+            in_rest = f" OR {FILE} IN ({', '.join(map(sql.text, sorted(last_rests)))})" if last_rests else ""
             is_behind = f"(coalesce({ORDINAL}.offset > {through.get(lane, -1)}, true){in_rest})"
             cases.append(f"WHEN {is_lane(lane)} AND {is_behind} THEN {highest.commit}BD")
         if earlier is not None:

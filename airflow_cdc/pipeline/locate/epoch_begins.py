@@ -11,7 +11,7 @@ from dataclasses import replace
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from airflow_cdc.model.archive.completeness import ArchivedOffsets, OffsetGap
+from airflow_cdc.model.archive.completeness import ArchivedOffsets, FileOffsets, OffsetGap
 from airflow_cdc.model.columns import FILE, KIND, OFFSET, OP, ORDINAL, PARTITION, POSITION, REJECT, SNAPSHOT
 from airflow_cdc.model.position.epochs import Epochs
 from airflow_cdc.model.position.lives import LANES
@@ -78,8 +78,10 @@ def first_by_lane(fallen: DataFrame) -> dict[str, Row]:
     return {partition_of(row): row["first"] for row in places}
 
 
-def open_gaps(firsts: Mapping[str, Row], offsets: ArchivedOffsets, topic: str) -> list[OffsetGap]:
+def open_gaps(firsts: Mapping[str, Row], offsets: ArchivedOffsets, topic: str, pending: Sequence[FileOffsets] = ()) -> list[OffsetGap]:
     """Return the missing offsets that may hold the first deliveries of events below a higher position.
+
+    :param pending: files of which only a part is applied.
 
     None where one lane misses no offset: the log went back there, and so for all lanes.
     """
@@ -87,11 +89,17 @@ def open_gaps(firsts: Mapping[str, Row], offsets: ArchivedOffsets, topic: str) -
     for lane, first in sorted(firsts.items()):
         # A value has its file's first offset.
         offset = None if lane == UNKNOWN_PARTITION else first[ORDINAL]["offset"]
-        missing = () if offset is None else offsets.missing_below(topic, int(lane), offset)
+        missing = [] if offset is None else _not_applied(int(lane), offset, topic, offsets=offsets, pending=pending)
         if not missing:
             return []
         found += missing
     return found
+
+
+def _not_applied(lane: int, below: int, topic: str, *, offsets: ArchivedOffsets, pending: Sequence[FileOffsets]) -> list[OffsetGap]:
+    rests = (item for item in pending if item.partition == lane and item.first < below)
+    found = [OffsetGap(topic, lane, item.first, item.last, after=item.file, before=item.file) for item in rests]
+    return [*offsets.missing_below(topic, lane, below), *found]
 
 
 def with_next_epoch(events: DataFrame, epochs: Epochs, firsts: Mapping[str, Row]) -> Epochs:

@@ -48,8 +48,9 @@ class AwaitedOffsets:
         return self.find_times()
 
     def _closing(self, gaps: Sequence[OffsetGap], microbatch: Microbatch) -> frozenset[str]:
-        own = {file.path for file in microbatch.files}
-        others = (item for item in self.pending if item.file not in own)
+        # One that was to be planned together, and was not, waits for something else: it would be asked for without end.
+        known = {file.path for file in microbatch.files} | self.together
+        others = (item for item in self.pending if item.file not in known)
         return frozenset(item.file for item in others if any(_overlaps(item, gap) for gap in gaps))
 
     def _is_fresh(self, gap: OffsetGap) -> bool:
