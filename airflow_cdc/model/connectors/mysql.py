@@ -166,8 +166,9 @@ MYSQL = Connector(
     position=PositionRule(
         fields=("file", "pos", "row", "gtid"),
         commit=f"CAST({_FILE} * {2**_FILE_BITS}BD + try_cast(source.pos AS {NUMBER}) AS {NUMBER})",
-        # One event of the log holds the rows of one statement.
+        # One event of the log holds the rows of one statement. All events of a compressed transaction have the position of the whole.
         change=f"coalesce(try_cast(source.row AS {NUMBER}), CAST(0 AS {NUMBER}))",
+        change_restarts=True,
         spelling=Spelling(re.compile(r".*\.\d+:\d+"), binlog_position, format_binlog_position),
     ),
     # Without GTIDs transactions cannot be distinguished, and need not be: a key is free before another row takes it.

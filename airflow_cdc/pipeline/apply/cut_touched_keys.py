@@ -73,6 +73,8 @@ class Logged:
     """Whether some of them may share their position with another event of their key."""
     everything: bool = False
     """Whether all keys are touched, as by a truncate."""
+    change_restarts: bool = False
+    """As :attr:`airflow_cdc.model.connectors.connector.PositionRule.change_restarts`."""
     ended: Snapshot | None = None
     """A finished snapshot that removes nothing: the versions that it did not find are counted."""
 
@@ -98,7 +100,7 @@ def cut_touched_keys(run: MicrobatchRun, target: TargetTable, log: DataFrame, *,
     marks, events = _events_of(log, touched, keys)
     if logged.may_tie:
         events = with_ties(run.write_down(events, "tied"), keys, place=run.name, shown=target.keys)
-    folded = fold_keys(_in_order(events, marks, logged.tables, keys=keys, others=others), keys, others)
+    folded = fold_keys(_in_order(events, marks, logged, keys=keys, others=others), keys, others)
     versions = run.write_down(versions_of(folded, keys, others), "versions")
     if moved:
         deaths = run.write_down(deaths_of(folded, keys, others), "deaths")
@@ -130,12 +132,12 @@ def _events_of(log: DataFrame, touched: DataFrame | None, keys: Sequence[str]) -
     return log.filter(f"{OP} IN ('{Operation.TRUNCATE.value}', '{VOID}')"), rows.withColumn(TIE, F.lit(0))
 
 
-def _in_order(events: DataFrame, marks: DataFrame, tables: PhysicalTables, *, keys: Sequence[str], others: Sequence[str]) -> DataFrame:
+def _in_order(events: DataFrame, marks: DataFrame, logged: Logged, *, keys: Sequence[str], others: Sequence[str]) -> DataFrame:
     """Return the events in order, each with the marks that apply to its key."""
     # A version begins at a position: of several events at one, the last is left.
     is_last = F.lead(OP).over(Window.partitionBy(*keys, POSITION).orderBy(TIE, ORDINAL)).isNull()
     rows = events.filter(f"{TIE} >= 0").withColumn(_IS_LAST, is_last).filter(_IS_LAST).drop(TIE)
-    ordered = order_events(rows, keys, reads_among_changes=True)
+    ordered = order_events(rows, keys, reads_among_changes=True, change_restarts=logged.change_restarts)
     names = sql.texts(others)
     images = {
         name: F.expr(f"if({name} IS NULL, NULL, transform({names}, column -> try_element_at({name}, column)))") for name in (BEFORE, AFTER)
@@ -143,7 +145,7 @@ def _in_order(events: DataFrame, marks: DataFrame, tables: PhysicalTables, *, ke
     everything = ordered.withColumns(images)
     if marks.isEmpty():
         return everything
-    return everything.unionByName(_marks_of(marks, ordered, tables, keys=keys), allowMissingColumns=True)
+    return everything.unionByName(_marks_of(marks, ordered, logged.tables, keys=keys), allowMissingColumns=True)
 
 
 def _marks_of(marks: DataFrame, rows: DataFrame, tables: PhysicalTables, *, keys: Sequence[str]) -> DataFrame:

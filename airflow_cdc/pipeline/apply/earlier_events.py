@@ -31,7 +31,8 @@ def with_earlier(asked: Unguarded, first: int) -> DataFrame:
 
 def in_order(events: DataFrame, asked: Unguarded) -> DataFrame:
     """Return such events, or all of some keys, in order."""
-    return order_events(events, asked.keys, reads_among_changes=True)
+    restarts = asked.decoder.dialect.position.change_restarts
+    return order_events(events, asked.keys, reads_among_changes=True, change_restarts=restarts)
 
 
 def folded(events: DataFrame, asked: Unguarded, name: str) -> DataFrame:

@@ -54,7 +54,8 @@ def latest_changes(run: MicrobatchRun, decoder: Decoder, events: DataFrame, *, s
     keys, columns = decoder.columns.keys, list(decoder.columns.types)
     events = events.filter(IS_ROW_EVENT)
     has_versions = not decoder.dialect.documents
-    ordered = order_events(events, keys, reads_among_changes=surveyed.is_mixed)
+    restarts = decoder.dialect.position.change_restarts
+    ordered = order_events(events, keys, reads_among_changes=surveyed.is_mixed, change_restarts=restarts)
     names = not decoder.dialect.commit_identifies_transaction
     latest = keep_latest_per_key(
         ordered,
@@ -120,7 +121,8 @@ def resolve_hazards(
 
     def with_images(lines: DataFrame) -> DataFrame:
         events = decoder.events(lines, with_images=True).filter(IS_ROW_EVENT)
-        return order_events(events, keys, reads_among_changes=surveyed.is_mixed)
+        restarts = decoder.dialect.position.change_restarts
+        return order_events(events, keys, reads_among_changes=surveyed.is_mixed, change_restarts=restarts)
 
     # Images are costly: read only the lines of these keys. A line with the same hash as one of them may be about another key.
     lines = run.lines().join(F.broadcast(hazardous.select(LINE_HASH)), F.xxhash64(RAW) == F.col(LINE_HASH), "left_semi")

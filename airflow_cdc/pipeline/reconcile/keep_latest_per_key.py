@@ -50,7 +50,8 @@ READS = "__cdc_reads"
 the key's reads by full snapshots; NULLs if it has none. The partition is the read's own: the key's last event may lie in a partition added
 since."""
 HAZARD = "__cdc_hazard"
-"""0 if the last event alone determines the key's row. Otherwise fold its row versions: 1; 2 if nothing shows the order of some events."""
+"""0 if the last event alone determines the key's row. Otherwise fold its row versions: 1; 2 if some events share a position, so that only
+their images may show their order, and which are copies."""
 IS_HAZARD = f"{HAZARD} > 0"
 IS_LAST = "__cdc_is_last"
 """boolean: whether the event is its key's last."""
@@ -68,7 +69,7 @@ _CONTENT = "__cdc_content_of_event"
 _IS_ALIKE = "__cdc_is_alike"
 """boolean: whether an event without an offset writes what the one before it writes."""
 _FLAGS = "__cdc_flags"
-_REMOVES_ANOTHER, _IN_CONFLICT, _DELETES, _WRITES, _UNORDERED, _CREATES = 1, 2, 4, 8, 16, 32
+_REMOVES_ANOTHER, _IN_CONFLICT, _DELETES, _WRITES, _UNORDERED, _CREATES, _TIED = 1, 2, 4, 8, 16, 32, 64
 """Bits of the flags."""
 
 
@@ -168,18 +169,23 @@ def _flag(events: DataFrame) -> DataFrame:
     (docs/sources/debezium.md#keys-handed-on). A delete in an earlier transaction does not prove that the key was free: a create that
     comes late may lie between them. The two preceding events suffice as evidence, because the events of one transaction and key
     are adjacent, with only snapshot reads between them. In a longer chain, some are flagged needlessly, but none is missed.
+    So is a delete whose position is not above that of what it removes: it may be a copy.
     """
     before, before_that, op = F.col(_BEFORE), F.col(_BEFORE_THAT), F.col(OP)
     here, there = before[TRANSACTION] == F.col(TRANSACTION), before_that[TRANSACTION] == F.col(TRANSACTION)
     created = here & (before[OP] == "c") & ~_or_false(there & (before_that[OP] == "d"))
     behind_more = ((here & (before[OP] == "u")) | (before[OP] == "r")) & (there | (before_that[OP] == "r"))
+    is_above = F.col(POSITION) > before[POSITION]
+    may_be_copy = before[OP].isin("c", "u") & (before[POSITION]["commit"] == F.col(POSITION)["commit"]) & ~is_above
+    shares = before[POSITION] == F.col(POSITION)
     flags = {
-        _REMOVES_ANOTHER: (op == "d") & _or_false(created | behind_more),
+        _REMOVES_ANOTHER: (op == "d") & (_or_false(created) | _or_false(behind_more) | _or_false(may_be_copy)),
         _IN_CONFLICT: F.col(CONFLICTS) == 1,
         _DELETES: op == "d",
         _WRITES: op.isin("c", "u"),
         _CREATES: op == "c",
-        _UNORDERED: (before[POSITION] == F.col(POSITION)) & ~_are_ordered(before) & ~F.col(_IS_ALIKE),
+        _UNORDERED: shares & ~_are_ordered(before) & ~F.col(_IS_ALIKE),
+        _TIED: shares & (before[OP] != op),
     }
     bits = (F.when(condition, F.lit(bit)).otherwise(F.lit(0)) for bit, condition in flags.items())
     return events.withColumn(_FLAGS, reduce(lambda one, other: one.bitwiseOR(other), bits))
@@ -224,7 +230,7 @@ def _summarize_keys(events: DataFrame, by_key: WindowSpec, *, names_transactions
     of_others = _without(dropped)
     is_left_out, last = F.last(of_others.isNotNull()).over(of_key), F.last(OP).over(of_key)
     folds = any_is(_REMOVES_ANOTHER) | (is_left_out & ((count > copies + 1) | (last == "c")))
-    hazard = F.when(any_is(_UNORDERED), 2).otherwise(folds.cast("int"))
+    hazard = F.when(any_is(_UNORDERED) | (folds & any_is(_TIED)), 2).otherwise(folds.cast("int"))
     return events.withColumns(
         {
             IS_LAST: F.lead(OP).over(by_key).isNull(),

@@ -28,12 +28,12 @@ or what :mod:`airflow_cdc.pipeline.reconcile.settle_ties` found."""
 
 IS_COPY = "is_copy"
 """boolean: whether an event is a redelivered copy of an earlier one."""
-_STREAMED, _DIGEST = "__cdc_streamed", "__cdc_digest"
+_PLACE, _STREAMED, _DIGEST = "__cdc_place", "__cdc_streamed", "__cdc_digest"
 _PLACED = f"{OP} = 'r' AND ({ORDINAL}.offset IS NOT NULL OR {ORDINAL}.file IS NOT NULL)"
 _RUN = f"{ORDINAL}.run"
 
 
-def order_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes: bool) -> DataFrame:
+def order_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes: bool, change_restarts: bool = False) -> DataFrame:
     """Return the events with :data:`ORDER`.
 
     >>> #  offset  op  position        order
@@ -42,8 +42,11 @@ def order_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes:
     >>> #       3   u        20        (20, 0)
 
     :param reads_among_changes: whether snapshot reads and streamed events may meet; costs a sort of each key's events.
+    :param change_restarts: as :attr:`airflow_cdc.model.connectors.connector.PositionRule.change_restarts`; costs another.
     """
-    position, placed = F.col(POSITION), F.expr(_PLACED)
+    placed = F.expr(_PLACED)
+    events = events.withColumn(_PLACE, _raised(keys) if change_restarts else F.col(POSITION))
+    position = F.col(_PLACE)
     if reads_among_changes:
         archived_before = (
             Window.partitionBy(*[F.col(sql.name(key)) for key in keys], F.col(PARTITION), F.col(_RUN))
@@ -51,7 +54,7 @@ def order_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes:
             .rowsBetween(Window.unboundedPreceding, -1)
         )
         archived_behind = archived_before.rowsBetween(1, Window.unboundedFollowing)
-        streamed = F.expr(f"CASE WHEN {OP} <> 'r' THEN {POSITION} END")
+        streamed = F.expr(f"CASE WHEN {OP} <> 'r' THEN {_PLACE} END")
         before, behind = F.max(streamed).over(archived_before), F.min(streamed).over(archived_behind)
         # The read's own position compares with what other partitions hold; this partition's order takes precedence.
         fits = F.coalesce(before < F.col(POSITION), F.lit(True)) & F.coalesce(F.col(POSITION) <= behind, F.lit(True))  # noqa: FBT003
@@ -68,7 +71,16 @@ def order_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes:
         events = events.withColumn(_STREAMED, streamed).withColumn(_STREAMED, F.first(_STREAMED).over(copies))
         # NULL, where no streamed event precedes the read, sorts below every position.
         position = F.when(placed, F.col(_STREAMED)).otherwise(position)
-    return events.withColumn(ORDER, order_of(position, placed.cast("int"), ordinal=F.col(ORDINAL))).drop(_STREAMED)
+    return events.withColumn(ORDER, order_of(position, placed.cast("int"), ordinal=F.col(ORDINAL))).drop(_PLACE, _STREAMED)
+
+
+def _raised(keys: Sequence[str]) -> Column:
+    """Return the place of an event by which its run's events of one commit are in the archive's order: at least that of those before it."""
+    of_commit = Window.partitionBy(*[F.col(sql.name(key)) for key in keys], F.col(PARTITION), F.expr(_RUN), F.expr(f"{POSITION}.commit"))
+    up_to_here = of_commit.orderBy(ORDINAL).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    change = F.max(F.expr(f"CASE WHEN {OP} <> 'r' THEN {POSITION}.change END")).over(up_to_here)
+    raised = F.struct(F.expr(f"{POSITION}.commit AS commit"), change.alias("change"), F.lit(0).cast("bigint").alias("serial"))
+    return F.when(F.col(OP) == "r", F.col(POSITION)).otherwise(raised)
 
 
 def order_of(position: Column, read: Column, *, ordinal: Column, tie: Column | None = None) -> Column:

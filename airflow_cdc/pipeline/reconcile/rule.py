@@ -60,7 +60,8 @@ def is_tie(known: str, change: str, *, are_values: bool) -> str:
     """Return whether a row and a row change have one position, and are not known to be one record.
 
     Equal positions are no proof of a copy (docs/explanation/exactness.md#position): several connectors give one to all events of a
-    transaction. It is a copy if the row holds what the change carries.
+    transaction. It is a copy if the row holds what the change carries. Nor do positions order a commit's events where the archive's order
+    contradicts them (:attr:`airflow_cdc.model.connectors.connector.PositionRule.change_restarts`).
 
     :param are_values: whether events may be values: all those of a file have its first offset, so that offsets name no record.
     """
@@ -68,7 +69,13 @@ def is_tie(known: str, change: str, *, are_values: bool) -> str:
         "false" if are_values else f"coalesce({known}.{PARTITION} = {change}.{PARTITION} AND {known}.{OFFSET} = {change}.{OFFSET}, false)"
     )
     ops = " AND ".join(f"{each}.{OP} NOT IN ('d', '{KEEP}')" for each in (known, change))
-    return f"({known}.{POSITION} = {change}.{POSITION} AND {ops} AND NOT {same_record})"
+    place, other = f"{known}.{POSITION}", f"{change}.{POSITION}"
+    contradicts = "false"
+    if not are_values:
+        in_archive = f"coalesce({known}.{PARTITION} = {change}.{PARTITION} AND {known}.{OFFSET} <> {change}.{OFFSET}, false)"
+        is_against = f"({place} > {other}) <> ({known}.{OFFSET} > {change}.{OFFSET}) AND 'r' NOT IN ({known}.{OP}, {change}.{OP})"
+        contradicts = f"({place}.commit = {other}.commit AND {in_archive} AND {is_against})"
+    return f"(({place} = {other} OR {contradicts}) AND {ops} AND NOT {same_record})"
 
 
 def is_cut(known: str, change: str, reach: Mapping[str, str], *, has_reads: bool, same_transaction: str = "false") -> str:

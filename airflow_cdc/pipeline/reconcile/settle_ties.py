@@ -1,4 +1,4 @@
-"""Settle ties: the order of a key's events that share a position, if they lie in several runs of the archive.
+"""Settle ties: the order of a key's events that share a position, and which of them are copies.
 
 A run is what the archive orders by itself: a partition by its offsets, or a file without offsets by its lines. Several connectors give one
 position to all events of a transaction, so events in two runs may be copies, or two events in an order that only their images show: each
@@ -9,8 +9,7 @@ Runs Spark jobs. Such keys are few: what their images show is found in Python.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import groupby, pairwise, permutations
 from typing import Any
 
@@ -20,33 +19,16 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.columns import OP, ORDINAL, PARTITION, POSITION
 from airflow_cdc.model.errors import OrderUnknownError
 from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE
+from airflow_cdc.pipeline.reconcile.find_repeats import Tied, contradicts, find_repeats, hashable
 from airflow_cdc.pipeline.reconcile.order_events import ORDER, comparable, order_of
 from airflow_cdc.pipeline.spark import sql
 
 TIE = "__cdc_tie"
-"""int: place of an event's run among those with events of its key and position; below 0 for a run of copies."""
+"""int: place of an event's run among those with events of its key and position; below 0 for a copy."""
 _RUN, _EVENTS = "__cdc_run", "__cdc_events_of_tie"
 _COPY = -1
 _MOST_RUNS = 6
 """Runs that are tried in every order."""
-
-Image = Mapping[str, int | None] | Sequence[int | None]
-"""Hashes of an image: by column, or in the columns' order; None for a column that it does not carry."""
-
-
-@dataclass(frozen=True)
-class Tied:
-    """One of several events of a key with one position."""
-
-    op: str
-    before: Image | None = None
-    after: Image | None = None
-    has_offset: bool = False
-
-    @property
-    def content(self) -> tuple[object, ...]:
-        """What copies of the event have in common."""
-        return (self.op, _hashable(self.before), _hashable(self.after))
 
 
 def with_ties(events: DataFrame, keys: Sequence[str], *, place: str, shown: Sequence[str] = ()) -> DataFrame:
@@ -65,15 +47,16 @@ def with_ties(events: DataFrame, keys: Sequence[str], *, place: str, shown: Sequ
     groups = events.groupBy(*named, F.col(POSITION)).agg(
         F.collect_list(of_event).alias(_EVENTS),
         F.size(F.collect_set(_RUN)).alias("runs"),
+        F.count("*").alias("events"),
         F.size(F.collect_set(content)).alias("contents"),
     )
-    tied = groups.filter("runs > 1 AND contents > 1").select(*named, POSITION, _EVENTS)
+    tied = groups.filter("contents > 1 AND (runs > 1 OR events > contents)").select(*named, POSITION, _EVENTS)
     found = [settled for row in tied.toLocalIterator() for settled in _settled(row, shown or keys, place)]
     if not found:
         return events.drop(_RUN).withColumn(TIE, F.lit(0))
-    schema = events.select(*named, POSITION, _RUN, F.lit(0).alias(TIE)).schema
+    schema = events.select(*named, POSITION, ORDINAL, F.lit(0).alias(TIE)).schema
     places = events.sparkSession.createDataFrame(found, schema)
-    same = F.expr(f"{sql.same_key('e', 'p', keys)} AND e.{POSITION} = p.{POSITION} AND e.{_RUN} <=> p.{_RUN}")
+    same = F.expr(f"{sql.same_key('e', 'p', keys)} AND e.{POSITION} = p.{POSITION} AND e.{ORDINAL} <=> p.{ORDINAL}")
     joined = events.alias("e").join(F.broadcast(places).alias("p"), same, "left")
     return joined.select("e.*", F.expr(f"coalesce(p.{TIE}, 0)").alias(TIE)).drop(_RUN)
 
@@ -91,11 +74,18 @@ def in_settled_order(events: DataFrame, keys: Sequence[str], *, place: str) -> D
 def _settled(row: Row, keys: Sequence[str], place: str) -> list[tuple[Any, ...]]:
     in_order = sorted(row[_EVENTS], key=lambda event: (_sortable(event[_RUN]), _sortable(event[ORDINAL])))
     runs = [list(events) for _, events in groupby(in_order, key=lambda event: _sortable(event[_RUN]))]
-    found = settle([[_tied(event) for event in events] for events in runs])
+    tied = [[_tied(event) for event in events] for events in runs]
+    repeats = [find_repeats(events) for events in tied]
+    firsts = [[event for place, event in enumerate(events) if place not in again] for events, again in zip(tied, repeats, strict=True)]
+    found = settle(firsts)
     if found is None:
         raise _unknown(row, keys, runs, place)
     key = row[: len(keys)]
-    return [(*key, row[POSITION], events[0][_RUN], number) for events, number in zip(runs, found, strict=True)]
+    return [
+        (*key, row[POSITION], event[ORDINAL], _COPY if place in again else number)
+        for events, again, number in zip(runs, repeats, found, strict=True)
+        for place, event in enumerate(events)
+    ]
 
 
 def _sortable(values: Row) -> tuple[tuple[bool, Any], ...]:
@@ -145,38 +135,13 @@ def _in_order(runs: Sequence[Sequence[Tied]], copies: set[int]) -> list[int] | N
         return None
     possible = [order for order in permutations(own) if _is_possible([runs[number] for number in order])]
     # Whatever came between them, the row is the same.
-    if len({(runs[order[-1]][-1].op, _hashable(runs[order[-1]][-1].after)) for order in possible}) != 1:
+    if len({(runs[order[-1]][-1].op, hashable(runs[order[-1]][-1].after)) for order in possible}) != 1:
         return None
     return [_COPY if number in copies else possible[0].index(number) for number in range(len(runs))]
 
 
 def _is_possible(runs: Sequence[Sequence[Tied]]) -> bool:
-    return not any(_contradicts(one[-1], next_run[0]) for one, next_run in pairwise(runs))
-
-
-def _contradicts(one: Tied, following: Tied) -> bool:
-    """Return whether an event's image shows that it does not follow another one directly."""
-    if one.op == "d":
-        return following.op not in ("c", "r")
-    if following.op == "c":
-        return True
-    if following.before is None or one.after is None:
-        return False
-    return any(None not in (b, a) and b != a for b, a in _beside(following.before, one.after))
-
-
-def _beside(before: Image, after: Image) -> list[tuple[int | None, int | None]]:
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        return [(value, after.get(name)) for name, value in before.items()]
-    assert isinstance(before, Sequence)
-    assert isinstance(after, Sequence)
-    return list(zip(before, after, strict=True))
-
-
-def _hashable(image: Image | None) -> object:
-    if isinstance(image, Mapping):
-        return tuple(sorted(image.items(), key=lambda item: item[0]))
-    return image if image is None else tuple(image)
+    return not any(contradicts(one[-1], next_run[0]) for one, next_run in pairwise(runs))
 
 
 def _unknown(row: Row, keys: Sequence[str], runs: Sequence[Sequence[Row]], place: str) -> OrderUnknownError:

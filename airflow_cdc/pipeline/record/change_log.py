@@ -28,20 +28,23 @@ def good_events(events: DataFrame, *, truncates: bool) -> DataFrame:
     return events.filter(f"{REJECT} IS NULL AND ({kinds})").withColumn(OP, F.coalesce(OP, KIND))
 
 
-def flag_events(events: DataFrame, keys: Sequence[str], *, columns: Sequence[str], reads_among_changes: bool) -> DataFrame:
+def flag_events(
+    events: DataFrame, keys: Sequence[str], *, columns: Sequence[str], reads_among_changes: bool, change_restarts: bool
+) -> DataFrame:
     """Return good events with the columns that :func:`~airflow_cdc.pipeline.microbatch.count_events.count_staged` counts in row changes.
 
     :param columns: the source's columns: two events of a key and position are copies if they have equal values.
+    :param change_restarts: as for :func:`~airflow_cdc.pipeline.reconcile.order_events.order_events`.
     :return: with :data:`~airflow_cdc.pipeline.reconcile.order_events.ORDER`; ``__cdc_redelivered``: 1 for a copy of another event of the
         microbatch; ``__cdc_conflicts``: 1 for the first event of its key that was archived before the event that it follows;
         ``__cdc_hazard``: 2 for an event that shares its position with another one of its key, and is no copy.
     """
     # A microbatch with only truncates has no key columns.
-    key_columns = [F.col(sql.name(key)) for key in keys if key in events.columns]
-    by_key = Window.partitionBy(*key_columns).orderBy(ORDER)
-    flagged = flag_copies(order_events(events, keys, reads_among_changes=reads_among_changes), by_key)
-    # A redelivered read sorts after what was streamed in between: not adjacent to the first, yet a copy.
     own_keys, content = ([name for name in names if name in events.columns] for names in (keys, columns))
+    by_key = Window.partitionBy(*[F.col(sql.name(key)) for key in own_keys]).orderBy(ORDER)
+    ordered = order_events(events, own_keys, reads_among_changes=reads_among_changes, change_restarts=change_restarts)
+    flagged = flag_copies(ordered, by_key)
+    # A redelivered read sorts after what was streamed in between: not adjacent to the first, yet a copy.
     flagged = with_copies(flagged, own_keys, [OP, *content], by=ORDINAL)
     earlier = F.coalesce(F.max(CONFLICTS).over(by_key.rowsBetween(Window.unboundedPreceding, -1)), F.lit(0))
     place = F.expr(f"CASE WHEN {OP} <> 'r' OR {ORDINAL}.offset IS NULL THEN {POSITION} END")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from airflow_cdc.model.connectors.connector import Connector
+from airflow_cdc.model.connectors.registry import CONNECTORS, connector_of
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.places import events_uri
 from airflow_cdc.model.position.snapshot import SnapshotDecision
@@ -33,6 +35,12 @@ def settle(run: MicrobatchRun, target: TargetTable | None) -> DecidedSnapshot:
     decision = run.microbatch.decides
     assert decision, "a microbatch that decides about a snapshot"
     return DecidedSnapshot(run=run, target=target, decision=decision, snapshots=decide_snapshot(run, decision))
+
+
+def _connector(run: MicrobatchRun) -> Connector:
+    """Return the connector of the flow's events: the snapshot is among them."""
+    intents = filter(None, (run.past.intent(number) for number in range(1, run.microbatch.number)))
+    return connector_of({shape.connector for intent in intents for shape in intent.shapes if shape.connector in CONNECTORS}, run.flow.name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +75,7 @@ class DecidedSnapshot(Settled):
         if log is None:
             return Ready(report=report)
         rows = log_rows(run, log.filter("false"), known=log, proven=replacing)
-        logged = Logged(rows=rows, tables=tables, everything=True)
+        logged = Logged(rows=rows, tables=tables, everything=True, change_restarts=_connector(run).position.change_restarts)
         return Ready(report=report, merge=partial(merge_logged, run, target, logged, report=report))
 
     def merge(self, target: TargetTable, tables: PhysicalTables, report: BatchReport) -> BatchReport:

@@ -120,5 +120,12 @@ class VersionedEvents(KeptEvents):
             return nothing
         everything = bool(replacing) or self.counted.truncates.good > self.counted.truncates.ignored
         may_tie = self.new.late or self.counted.staged.hazards > 0
-        logged = Logged(rows=rows, tables=self.tables, may_tie=may_tie, everything=everything, ended=self.snapshots.ended)
+        logged = Logged(
+            rows=rows,
+            tables=self.tables,
+            may_tie=may_tie,
+            everything=everything,
+            change_restarts=self.decoder.dialect.position.change_restarts,
+            ended=self.snapshots.ended,
+        )
         return Ready(report=report, merge=partial(merge_logged, run, replace(target, columns=types), logged, report=report))

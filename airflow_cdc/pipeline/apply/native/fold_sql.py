@@ -44,6 +44,8 @@ MARKED_AT = "__cdc_marked_at"
 OF_VERSIONS = (OP_IF_ABSENT, BEGAN, DEPENDS, MARKED_AT)
 """Columns of row changes some of which follow from a key's row versions; the target does not have them."""
 _STREAMED = f"CASE WHEN {OP} <> 'r' THEN {POSITION} END"
+_PLACE = "place"
+"""The column of events by which they are ordered: a position, unless the archive's order goes first."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ class Fold:
     """Whether a key is free before another row takes it: the last event alone decides."""
     keeps_deleted: bool = False
     """Whether deleted rows stay, flagged, with their last values. Then no event leaves out a value."""
+    change_restarts: bool = False
+    """As :attr:`airflow_cdc.model.connectors.connector.PositionRule.change_restarts`."""
     has_versions: bool = False
     """Whether some changes follow from a key's row versions: then they have :data:`OF_VERSIONS`."""
 
@@ -150,6 +154,9 @@ def _of_several(key: str, how: Fold) -> str:
     that = f"(that_transaction = {TRANSACTION} OR that_op = 'r')"
     created = f"({same} AND before_op = 'c' AND NOT coalesce(that_transaction = {TRANSACTION} AND that_op = 'd', false))"
     behind_more = f"(({same} AND before_op = 'u') OR before_op = 'r') AND {that}"
+    # Not above what it removes: it may be a copy.
+    may_be_copy = f"before_op IN ('c', 'u') AND before_position.commit = {POSITION}.commit AND before_position >= {POSITION}"
+    removes_another = " OR ".join(f"coalesce({each}, false)" for each in (created, behind_more, may_be_copy))
     return f"""near AS (
   SELECT *, lag({POSITION}) OVER k AS before_position, lag({POSITION}, 2) OVER k AS that_position,
     lag({OP}) OVER k AS before_op, lag({OP}, 2) OVER k AS that_op,
@@ -162,7 +169,7 @@ def _of_several(key: str, how: Fold) -> str:
     NOT coalesce(before_position = {POSITION}, false) AND NOT coalesce(that_position = before_position, false)
       AND before_partition = {PARTITION} AND before_offset > {how.start} AS in_conflict,
     coalesce(before_position = {POSITION} AND before_partition IS DISTINCT FROM {PARTITION}, false) AS is_unordered,
-    {"false" if how.are_documents else f"{OP} = 'd' AND coalesce({created} OR {behind_more}, false)"} AS removes_another,
+    {"false" if how.are_documents else f"{OP} = 'd' AND ({removes_another})"} AS removes_another,
     {OP} IN ('u', 'd') AS is_change{link}
   FROM near
 ), last_of_several AS (
@@ -240,7 +247,7 @@ def _narrow(key: str, how: Fold) -> str:
     return f"rowid AS event, {key}, {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {OFFSET}, {TRANSACTION}, {SNAPSHOT}{more}"
 
 
-_BY_POSITION = f"ordered AS (SELECT *, {POSITION} AS order_position, {OP} = 'r' AS is_read FROM of_several)"
+_BY_PLACE = f"ordered AS (SELECT * EXCLUDE ({_PLACE}), {_PLACE} AS order_position, {OP} = 'r' AS is_read FROM of_several)"
 
 
 def in_order(how: Fold, keys: str) -> str:
@@ -248,23 +255,36 @@ def in_order(how: Fold, keys: str) -> str:
 
     :param keys: query of the keys.
     """
-    ordered = _in_order(how.key, how) if how.reads_among_changes else _BY_POSITION
-    return f"""of_several AS (
+    ordered = _in_order(how.key, how) if how.reads_among_changes else _BY_PLACE
+    return f"""of_keys AS (
   SELECT {_narrow(how.key, how)} FROM {EVENTS} SEMI JOIN ({keys}) USING ({how.key}) WHERE NOT is_tombstone
-), {ordered}"""
+), of_several AS (SELECT *, {_raised(how) if how.change_restarts else POSITION} AS {_PLACE} FROM of_keys), {ordered}"""
+
+
+def _raised(how: Fold) -> str:
+    """Return the SQL of the place of an event by which a partition's events of one commit are in the archive's order, as
+    :func:`airflow_cdc.pipeline.reconcile.order_events.order_events` has it.
+    """
+    window = (
+        f"PARTITION BY {how.key}, {PARTITION}, {POSITION}.commit ORDER BY {how.ordinal} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+    )
+    change = f"max(CASE WHEN {OP} <> 'r' THEN {POSITION}.change END) OVER ({window})"
+    raised = f"{{'commit': {POSITION}.commit, 'change': {change}, 'serial': CAST(0 AS BIGINT)}}"
+    return f"CASE WHEN {OP} = 'r' THEN {POSITION} ELSE {raised} END"
 
 
 def _in_order(key: str, how: Fold) -> str:
     """Return the events in the order of :func:`airflow_cdc.pipeline.reconcile.order_events.order_events`."""
     lane = f"PARTITION BY {key}, {PARTITION} ORDER BY {how.ordinal}"
+    streamed = f"CASE WHEN {OP} <> 'r' THEN {_PLACE} END"
     fits = f"coalesce(streamed_before < {POSITION}, true) AND coalesce({POSITION} <= streamed_behind, true)"
     is_copy = f"{POSITION}.commit < streamed_before.commit"
     below = "{'commit': streamed_behind.commit, 'change': streamed_behind.change, 'serial': streamed_behind.serial - 1}"
     at_most_below = f"CASE WHEN {POSITION} < {below} THEN {POSITION} ELSE {below} END"
     return f"""
 near_reads AS (
-  SELECT *, max({_STREAMED}) OVER ({lane} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS streamed_before,
-    min({_STREAMED}) OVER ({lane} ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS streamed_behind
+  SELECT *, max({streamed}) OVER ({lane} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS streamed_before,
+    min({streamed}) OVER ({lane} ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS streamed_behind
   FROM of_several
 ), placed AS (
   SELECT *, CASE WHEN {OP} = 'r' THEN CASE WHEN {fits} OR {is_copy} THEN {POSITION}
@@ -273,8 +293,8 @@ near_reads AS (
 ), raised AS (
   SELECT *, max(placed_at) OVER ({lane} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS raised_to FROM placed
 ), ordered AS (
-  SELECT * EXCLUDE (streamed_before, streamed_behind, placed_at, raised_to), {OP} = 'r' AS is_read,
-    CASE WHEN {OP} <> 'r' THEN {POSITION}
+  SELECT * EXCLUDE ({_PLACE}, streamed_before, streamed_behind, placed_at, raised_to), {OP} = 'r' AS is_read,
+    CASE WHEN {OP} <> 'r' THEN {_PLACE}
       ELSE first_value(raised_to) OVER (PARTITION BY {key}, {PARTITION}, {POSITION} ORDER BY {how.ordinal}) END AS order_position
   FROM raised
 )"""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from airflow_cdc.model.operation import KEEP
+from airflow_cdc.pipeline.reconcile.find_repeats import Tied, find_repeats
 
 
 class Special(Enum):
@@ -126,10 +127,25 @@ def _without_copies(delivered: Sequence[KeyEvent]) -> Iterator[KeyEvent]:
     at_position: dict[Hashable, list[KeyEvent]] = {}
     for event in delivered:
         at_position.setdefault(event.position, []).append(event)
-    for event in delivered:
-        first, *others = at_position[event.position]
-        if event is first or any((each.op, each.before, each.after) != (first.op, first.before, first.after) for each in others):
-            yield event
+    copies = {event.event for events in at_position.values() for event in _copies(events)}
+    return (event for event in delivered if event.event not in copies)
+
+
+def _copies(events: Sequence[KeyEvent]) -> Iterator[KeyEvent]:
+    """Yield the copies among the events at one position."""
+    tied = [Tied(event.op, _hashes(event.before), _hashes(event.after)) for event in events]
+    if all(each.content == tied[0].content for each in tied):
+        yield from events[1:]
+        return
+    runs: dict[int, list[int]] = {}
+    for place, event in enumerate(events):
+        runs.setdefault(event.partition, []).append(place)
+    for run in runs.values():
+        yield from (events[run[place]] for place in find_repeats([tied[place] for place in run]))
+
+
+def _hashes(image: Image | None) -> tuple[object, ...] | None:
+    return None if image is None else tuple(None if value is Special.NOT_CARRIED else value for value in image)
 
 
 def _later(held: _Left, absent: _Left, *, of_deleted: bool) -> int | None:

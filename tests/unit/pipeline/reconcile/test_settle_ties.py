@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_cdc.pipeline.reconcile.settle_ties import Tied, settle
+from airflow_cdc.pipeline.reconcile.find_repeats import Tied
+from airflow_cdc.pipeline.reconcile.settle_ties import settle
 
 A, B, C = (1,), (2,), (3,)
 Image = tuple[int, ...] | None
