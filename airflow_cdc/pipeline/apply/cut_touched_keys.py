@@ -97,9 +97,10 @@ def cut_touched_keys(run: MicrobatchRun, target: TargetTable, log: DataFrame, *,
     if not everything:
         touched = run.write_down(rows.select(*keys).distinct(), "touched")
         touched = keys_reached(touched, moves, keys, write_down=run.write_down) if moved else touched
-    marks, events = _events_of(log, touched, keys)
+    marks, events = _events_of(log, touched, keys, change_restarts=logged.change_restarts)
     if logged.may_tie:
-        events = with_ties(run.write_down(events, "tied"), keys, place=run.name, shown=target.keys)
+        events = run.write_down(events, "tied")
+        events = with_ties(events, keys, place=run.name, shown=target.keys, change_restarts=logged.change_restarts)
     folded = fold_keys(_in_order(events, marks, logged, keys=keys, others=others), keys, others)
     versions = run.write_down(versions_of(folded, keys, others), "versions")
     if moved:
@@ -124,11 +125,11 @@ def _with_keys(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> Da
     return rows.withColumns({name: F.col(sql.name(key)) for key, name in zip(keys, names, strict=True)})
 
 
-def _events_of(log: DataFrame, touched: DataFrame | None, keys: Sequence[str]) -> tuple[DataFrame, DataFrame]:
+def _events_of(log: DataFrame, touched: DataFrame | None, keys: Sequence[str], *, change_restarts: bool) -> tuple[DataFrame, DataFrame]:
     """Return the log's marks, and the events of the touched keys (None: of all), each once."""
     rows = log.filter(f"{OP} IN ('r', 'c', 'u', 'd')")
     rows = rows if touched is None else rows.join(touched, list(keys), "left_semi")
-    rows = with_copies(rows, keys, [OP, BEFORE, AFTER], by=ORDINAL).filter(f"NOT {IS_COPY}").drop(IS_COPY)
+    rows = with_copies(rows, keys, [OP, BEFORE, AFTER], by=ORDINAL, change_restarts=change_restarts).filter(f"NOT {IS_COPY}").drop(IS_COPY)
     return log.filter(f"{OP} IN ('{Operation.TRUNCATE.value}', '{VOID}')"), rows.withColumn(TIE, F.lit(0))
 
 

@@ -38,7 +38,14 @@ def in_order(events: DataFrame, asked: Unguarded) -> DataFrame:
 def folded(events: DataFrame, asked: Unguarded, name: str) -> DataFrame:
     """Return the row changes of such events in order, staged under a name; what truncates and snapshots void left no row."""
     columns, voids = list(asked.decoder.columns.types), asked.voids
-    changes = fold_row_versions(events, asked.keys, columns, keeps_deleted=asked.target.flags_deletes, voided=voids.of_events)
+    changes = fold_row_versions(
+        events,
+        asked.keys,
+        columns,
+        keeps_deleted=asked.target.flags_deletes,
+        voided=voids.of_events,
+        change_restarts=asked.decoder.dialect.position.change_restarts,
+    )
     return asked.run.write_down(changes.filter(f"NOT {voids.of_rows}"), name)
 
 

@@ -64,6 +64,7 @@ def latest_changes(run: MicrobatchRun, decoder: Decoder, events: DataFrame, *, s
         and_hazardous=has_versions,
         names_transactions=names,
         may_lack_offsets=run.microbatch.has_unnumbered,
+        change_restarts=restarts,
         dropped=decoder.columns.dropped,
     )
     written = run.write_down(latest, "latest")
@@ -119,17 +120,18 @@ def resolve_hazards(
         return Folded(row_changes=resolve_documents(run, decoder, latest.changes, target=target))
     changes, hazardous = latest.changes.drop(READS), latest.hazardous
 
+    restarts = decoder.dialect.position.change_restarts
+
     def with_images(lines: DataFrame) -> DataFrame:
         events = decoder.events(lines, with_images=True).filter(IS_ROW_EVENT)
-        restarts = decoder.dialect.position.change_restarts
         return order_events(events, keys, reads_among_changes=surveyed.is_mixed, change_restarts=restarts)
 
     # Images are costly: read only the lines of these keys. A line with the same hash as one of them may be about another key.
     lines = run.lines().join(F.broadcast(hazardous.select(LINE_HASH)), F.xxhash64(RAW) == F.col(LINE_HASH), "left_semi")
     theirs = with_images(lines).join(F.broadcast(hazardous.drop(LINE_HASH)), list(keys), "left_semi")
     if not hazardous.filter(f"{HAZARD} = 2").isEmpty():
-        theirs = in_settled_order(run.write_down(theirs, "tied"), keys, place=run.name)
-    folded = fold_row_versions(theirs, keys, columns, keeps_deleted=decoder.keeps_deleted, voided=voided)
+        theirs = in_settled_order(run.write_down(theirs, "tied"), keys, place=run.name, change_restarts=restarts)
+    folded = fold_row_versions(theirs, keys, columns, keeps_deleted=decoder.keeps_deleted, voided=voided, change_restarts=restarts)
     folded = run.write_down(folded, "folded")
     moved = folded.filter(f"{MOVED} IS NOT NULL")
     unpaired, moves = 0, None

@@ -28,7 +28,7 @@ from airflow_cdc.pipeline.microbatch.reading_earlier import reading_earlier
 from airflow_cdc.pipeline.reconcile.drop_stale import drop_stale, known_of, leave_to_rows
 from airflow_cdc.pipeline.reconcile.fold_documents import drop_known_documents
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import REACH, reach_of
-from airflow_cdc.pipeline.reconcile.order_events import comparable
+from airflow_cdc.pipeline.reconcile.order_events import comparable, shared_place
 from airflow_cdc.pipeline.reconcile.rejoin_transactions import (
     CUT_AT,
     find_awaited_moves,
@@ -282,8 +282,8 @@ def _rejoin(
     columns = list(decoder.columns.types)
     with reading_earlier(run, reduce(DataFrame.unionByName, concerned).select(*named)):
         everything = run.write_down(in_order(with_earlier(asked, first), asked), "everything")
-    theirs = everything.join(_touched(everything, cut=cut, parted=parted, keys=keys), keys, "left_semi")
-    theirs = in_settled_order(theirs, keys, place=run.name)
+    theirs = everything.join(_touched(everything, asked, cut=cut, parted=parted), keys, "left_semi")
+    theirs = in_settled_order(theirs, keys, place=run.name, change_restarts=asked.decoder.dialect.position.change_restarts)
     rejoined = folded(theirs, asked, "rejoined")
     prior = _rows_before(run, target, first, report_of=report_of).filter(f"NOT {asked.voids.of_rows}")
     lived = prior.filter(IS_LIVE) if target.flags_deletes else prior
@@ -293,15 +293,17 @@ def _rejoin(
     return Traced(run.write_down(row_changes, "outcome"), traced.moves)
 
 
-def _touched(everything: DataFrame, *, cut: DataFrame | None, parted: DataFrame | None, keys: list[str]) -> DataFrame:
+def _touched(everything: DataFrame, asked: Unguarded, *, cut: DataFrame | None, parted: DataFrame | None) -> DataFrame:
     """Return the keys to fold again: those of moved rows, and those of cut transactions with new events in this microbatch."""
+    keys = asked.keys
     named = [sql.name(key) for key in keys]
     wanted = [] if parted is None else [parted.select(*named)]
     if cut is not None:
         # A file that arrives again brings no new event. Neither does a copy with another offset, if all that share its position are alike.
         place, content = [*named, POSITION], [OP, BEFORE, AFTER]
         theirs = everything.join(cut.select(*named), keys, "left_semi").withColumn(_CONTENT, F.xxhash64(*content))
-        at_place = Window.partitionBy(*place)
+        shared = shared_place(change_restarts=asked.decoder.dialect.position.change_restarts)
+        at_place = Window.partitionBy(*named, F.expr(shared))
         mixed = F.min(_CONTENT).over(at_place) != F.max(_CONTENT).over(at_place)
         judged = theirs.withColumn(_IS_MIXED, mixed)
         same = [f"s.{name} <=> k.{name}" for name in (*place, *content)]

@@ -97,7 +97,7 @@ def _fold_again(asked: Unguarded, rows: DataFrame, moves: DataFrame) -> Traced:
         everything = with_earlier(asked, _FIRST_MICROBATCH)
         while True:
             theirs = run.write_down(in_order(everything.join(F.broadcast(lineage), keys, "left_semi"), asked), "lineage")
-            theirs = in_settled_order(theirs, keys, place=run.name)
+            theirs = in_settled_order(theirs, keys, place=run.name, change_restarts=asked.decoder.dialect.position.change_restarts)
             of_rows = theirs.join(F.broadcast(rows), keys, "left_semi")
             traced = trace_moved_rows(
                 folded(of_rows, asked, "folded-again"), theirs, None, keys=keys, columns=types, write_down=run.write_down

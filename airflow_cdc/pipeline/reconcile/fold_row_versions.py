@@ -60,6 +60,7 @@ def fold_row_versions(
     subject_of_last: bool = False,
     keeps_deleted: bool = False,
     voided: str = "false",
+    change_restarts: bool = False,
 ) -> DataFrame:
     """Return one row per key: what its events leave, both if the target holds the key and if it does not.
 
@@ -74,12 +75,14 @@ def fold_row_versions(
         show in :data:`HELD` whether the target holds the key.
     :param keeps_deleted: whether a key without a row has the values of the row that was deleted last.
     :param voided: SQL over an event: whether a truncate or a snapshot made its row void. No later event concerns that row.
+    :param change_restarts: as for :func:`~airflow_cdc.pipeline.reconcile.order_events.order_events`.
     :return: the columns of :func:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.keep_latest_per_key`. ``__cdc_op`` applies
         if the target holds the key: an upsert's code, ``d``, or :data:`KEEP`; ``__cdc_op_if_absent`` if it does not.
         Position, commit time, partition and offset are those of the key's last event. ``__cdc_unavailable`` names the columns that
         only the target's row can provide, ``__cdc_told_at`` those that an earlier event carried, and as not known those that none did:
         the row came from the key that ``__cdc_moved`` records.
     """
+    events = with_copies(events, keys, content=[OP, BEFORE, AFTER], change_restarts=change_restarts)
     events = events.withColumn(_VOIDED, F.expr(voided))
     gathered = _gather(events, keys, columns, more=[HELD] if subject_of_last else [])
     each = [F.expr(f"folds[{place}]").alias(name) for place, name in enumerate(_STARTS)]
@@ -112,7 +115,6 @@ def _key_name(place: int) -> str:
 def _gather(events: DataFrame, keys: Sequence[str], columns: Sequence[str], *, more: Sequence[str]) -> DataFrame:
     """Return one row per key: its events in order as ``delivered``, and without redelivered copies as ``events``."""
     others = [name for name in columns if name not in keys]
-    events = with_copies(events, keys, content=[OP, BEFORE, AFTER])
     event = F.struct(
         # First, because it sorts the events.
         F.col(ORDER).alias("order"),

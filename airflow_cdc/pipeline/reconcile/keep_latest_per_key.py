@@ -81,6 +81,7 @@ def keep_latest_per_key(
     and_hazardous: bool = False,
     names_transactions: bool = False,
     may_lack_offsets: bool = False,
+    change_restarts: bool = False,
     dropped: Sequence[str] = (),
 ) -> DataFrame:
     """Return one row per key: its last event.
@@ -98,6 +99,7 @@ def keep_latest_per_key(
         :data:`LINE_HASH`, and the returned rows also :data:`IS_LAST`.
     :param names_transactions: whether :data:`REACH` holds the texts of transactions.
     :param may_lack_offsets: whether many events may have no offset: copies of them, in other files, are then no :data:`HAZARD`.
+    :param change_restarts: as for :func:`~airflow_cdc.pipeline.reconcile.order_events.order_events`.
     :param dropped: columns that no event has. That each leaves them out is no :data:`HAZARD`: the row has the table's value, or NULL
         if it begins in these events.
     :return: ``columns``, :data:`RECONCILED_COLUMNS`, and per key the number of events and of redelivered copies (same position as
@@ -106,7 +108,7 @@ def keep_latest_per_key(
     """
     by_key = Window.partitionBy(*[F.col(sql.name(key)) for key in keys]).orderBy(ORDER)
     compared = _compare_contents(events, by_key, columns if may_lack_offsets else None)
-    flagged = _flag(flag_copies(compared, by_key))
+    flagged = _flag(flag_copies(compared, by_key), change_restarts=change_restarts)
     summarized = _summarize_keys(flagged, by_key, names_transactions=names_transactions, dropped=dropped)
     kept = summarized.filter(f"{IS_LAST} OR {IS_HAZARD}" if and_hazardous else IS_LAST)
     picked = [F.col(sql.name(name)) for name in columns]
@@ -161,7 +163,7 @@ def _of_single_event(name: str) -> Column:
     return F.col(OP if name == OP_IF_ABSENT else name)
 
 
-def _flag(events: DataFrame) -> DataFrame:
+def _flag(events: DataFrame, *, change_restarts: bool) -> DataFrame:
     """Add the flags that are aggregated over a key's events, as bits: one aggregate costs less than one per flag.
 
     ``_REMOVES_ANOTHER``: a delete may concern another row version than the last one. This is possible behind a create of the same
@@ -175,9 +177,9 @@ def _flag(events: DataFrame) -> DataFrame:
     here, there = before[TRANSACTION] == F.col(TRANSACTION), before_that[TRANSACTION] == F.col(TRANSACTION)
     created = here & (before[OP] == "c") & ~_or_false(there & (before_that[OP] == "d"))
     behind_more = ((here & (before[OP] == "u")) | (before[OP] == "r")) & (there | (before_that[OP] == "r"))
-    is_above = F.col(POSITION) > before[POSITION]
-    may_be_copy = before[OP].isin("c", "u") & (before[POSITION]["commit"] == F.col(POSITION)["commit"]) & ~is_above
     shares = before[POSITION] == F.col(POSITION)
+    shares_commit = before[POSITION]["commit"] == F.col(POSITION)["commit"]
+    may_be_copy = before[OP].isin("c", "u") & shares_commit & ~(F.col(POSITION) > before[POSITION])
     flags = {
         _REMOVES_ANOTHER: (op == "d") & (_or_false(created) | _or_false(behind_more) | _or_false(may_be_copy)),
         _IN_CONFLICT: F.col(CONFLICTS) == 1,
@@ -185,7 +187,7 @@ def _flag(events: DataFrame) -> DataFrame:
         _WRITES: op.isin("c", "u"),
         _CREATES: op == "c",
         _UNORDERED: shares & ~_are_ordered(before) & ~F.col(_IS_ALIKE),
-        _TIED: shares & (before[OP] != op),
+        _TIED: (shares_commit if change_restarts else shares) & (before[OP] != op),
     }
     bits = (F.when(condition, F.lit(bit)).otherwise(F.lit(0)) for bit, condition in flags.items())
     return events.withColumn(_FLAGS, reduce(lambda one, other: one.bitwiseOR(other), bits))

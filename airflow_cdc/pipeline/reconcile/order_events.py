@@ -95,7 +95,14 @@ def _at_most_below(behind: Column) -> Column:
     return F.least(F.col(POSITION), below)
 
 
-def with_copies(events: DataFrame, keys: Sequence[str], content: Sequence[str], *, by: str = ORDER) -> DataFrame:
+def shared_place(*, change_restarts: bool) -> str:
+    """Return the SQL of what events have in common that may be copies, or in another order than that of their positions."""
+    return f"{POSITION}.commit" if change_restarts else POSITION
+
+
+def with_copies(
+    events: DataFrame, keys: Sequence[str], content: Sequence[str], *, by: str = ORDER, change_restarts: bool = False
+) -> DataFrame:
     """Return the events with :data:`IS_COPY`.
 
     Several connectors give one position to all events of a transaction: only if all events of a key and position are equal, those after
@@ -104,8 +111,9 @@ def with_copies(events: DataFrame, keys: Sequence[str], content: Sequence[str], 
 
     :param content: columns of which equal events have equal values: operation and images.
     :param by: the column that orders them.
+    :param change_restarts: as for :func:`order_events`.
     """
-    at_position = Window.partitionBy(*[F.col(sql.name(key)) for key in keys], F.col(POSITION))
+    at_position = Window.partitionBy(*[F.col(sql.name(key)) for key in keys], F.expr(shared_place(change_restarts=change_restarts)))
     digest = F.xxhash64(*[F.expr(comparable(events, name)) for name in content])
     numbered = events.withColumn(_DIGEST, digest).withColumn(IS_COPY, F.row_number().over(at_position.orderBy(by)) > 1)
     alike = F.min(_DIGEST).over(at_position) == F.max(_DIGEST).over(at_position)

@@ -20,7 +20,7 @@ from airflow_cdc.model.columns import OP, ORDINAL, PARTITION, POSITION
 from airflow_cdc.model.errors import OrderUnknownError
 from airflow_cdc.pipeline.decode.decode_events import AFTER, BEFORE
 from airflow_cdc.pipeline.reconcile.find_repeats import Tied, contradicts, find_repeats, hashable
-from airflow_cdc.pipeline.reconcile.order_events import ORDER, comparable, order_of
+from airflow_cdc.pipeline.reconcile.order_events import ORDER, comparable, order_of, shared_place
 from airflow_cdc.pipeline.spark import sql
 
 TIE = "__cdc_tie"
@@ -31,26 +31,27 @@ _MOST_RUNS = 6
 """Runs that are tried in every order."""
 
 
-def with_ties(events: DataFrame, keys: Sequence[str], *, place: str, shown: Sequence[str] = ()) -> DataFrame:
+def with_ties(events: DataFrame, keys: Sequence[str], *, place: str, shown: Sequence[str] = (), change_restarts: bool = False) -> DataFrame:
     """Return the events with :data:`TIE`.
 
     :param events: good row events with position, operation, images, partition, offset and ordinal.
     :param place: flow and microbatch, for the error.
     :param shown: the keys' names there, if ``keys`` are ours.
+    :param change_restarts: as for :func:`~airflow_cdc.pipeline.reconcile.order_events.order_events`.
     :raises OrderUnknownError: if nothing shows the order of some events.
     """
     named = [F.col(sql.name(key)) for key in keys]
     run = f"named_struct('lane', {PARTITION}, 'run', {ORDINAL}.run, 'has_offset', {ORDINAL}.offset IS NOT NULL)"
     events = events.drop(TIE).withColumn(_RUN, F.expr(run))
     content = F.xxhash64(*[F.expr(comparable(events, name)) for name in (OP, BEFORE, AFTER)])
-    of_event = F.struct(_RUN, ORDINAL, OP, BEFORE, AFTER)
-    groups = events.groupBy(*named, F.col(POSITION)).agg(
+    of_event = F.struct(_RUN, ORDINAL, POSITION, OP, BEFORE, AFTER)
+    groups = events.groupBy(*named, F.expr(shared_place(change_restarts=change_restarts)).alias("place")).agg(
         F.collect_list(of_event).alias(_EVENTS),
         F.size(F.collect_set(_RUN)).alias("runs"),
         F.count("*").alias("events"),
         F.size(F.collect_set(content)).alias("contents"),
     )
-    tied = groups.filter("contents > 1 AND (runs > 1 OR events > contents)").select(*named, POSITION, _EVENTS)
+    tied = groups.filter("contents > 1 AND (runs > 1 OR events > contents)").select(*named, _EVENTS)
     found = [settled for row in tied.toLocalIterator() for settled in _settled(row, shown or keys, place)]
     if not found:
         return events.drop(_RUN).withColumn(TIE, F.lit(0))
@@ -61,31 +62,43 @@ def with_ties(events: DataFrame, keys: Sequence[str], *, place: str, shown: Sequ
     return joined.select("e.*", F.expr(f"coalesce(p.{TIE}, 0)").alias(TIE)).drop(_RUN)
 
 
-def in_settled_order(events: DataFrame, keys: Sequence[str], *, place: str) -> DataFrame:
+def in_settled_order(events: DataFrame, keys: Sequence[str], *, place: str, change_restarts: bool) -> DataFrame:
     """Return the events with an :data:`~airflow_cdc.pipeline.reconcile.order_events.ORDER` that has their ties; as :func:`with_ties`.
 
     :param events: in the order of :func:`~airflow_cdc.pipeline.reconcile.order_events.order_events`.
     """
     order = F.col(ORDER)
     settled = order_of(order["position"], order["read"], ordinal=order["ordinal"], tie=F.col(TIE))
-    return with_ties(events, keys, place=place).withColumn(ORDER, settled).drop(TIE)
+    return with_ties(events, keys, place=place, change_restarts=change_restarts).withColumn(ORDER, settled).drop(TIE)
 
 
 def _settled(row: Row, keys: Sequence[str], place: str) -> list[tuple[Any, ...]]:
     in_order = sorted(row[_EVENTS], key=lambda event: (_sortable(event[_RUN]), _sortable(event[ORDINAL])))
-    runs = [list(events) for _, events in groupby(in_order, key=lambda event: _sortable(event[_RUN]))]
-    tied = [[_tied(event) for event in events] for events in runs]
-    repeats = [find_repeats(events) for events in tied]
-    firsts = [[event for place, event in enumerate(events) if place not in again] for events, again in zip(tied, repeats, strict=True)]
-    found = settle(firsts)
+    copies: list[Row] = []
+    firsts: list[Row] = []
+    for _, run in groupby(in_order, key=_run):
+        events = list(run)
+        again = find_repeats([_tied(event) for event in events])
+        copies += (event for number, event in enumerate(events) if number in again)
+        firsts += (event for number, event in enumerate(events) if number not in again)
+    at_position: dict[Row, list[Row]] = {}
+    for event in firsts:
+        at_position.setdefault(event[POSITION], []).append(event)
+    key = row[: len(keys)]
+    places = [found for tied in at_position.values() for found in _settled_at(tied, row, keys, place)]
+    return [(*key, event[POSITION], event[ORDINAL], number) for event, number in [*((copy, _COPY) for copy in copies), *places]]
+
+
+def _settled_at(events: Sequence[Row], row: Row, keys: Sequence[str], place: str) -> list[tuple[Row, int]]:
+    runs = [list(run) for _, run in groupby(events, key=_run)]
+    found = settle([[_tied(event) for event in run] for run in runs])
     if found is None:
         raise _unknown(row, keys, runs, place)
-    key = row[: len(keys)]
-    return [
-        (*key, row[POSITION], event[ORDINAL], _COPY if place in again else number)
-        for events, again, number in zip(runs, repeats, found, strict=True)
-        for place, event in enumerate(events)
-    ]
+    return [(event, number) for run, number in zip(runs, found, strict=True) for event in run]
+
+
+def _run(event: Row) -> tuple[tuple[bool, Any], ...]:
+    return _sortable(event[_RUN])
 
 
 def _sortable(values: Row) -> tuple[tuple[bool, Any], ...]:
@@ -146,7 +159,7 @@ def _is_possible(runs: Sequence[Sequence[Tied]]) -> bool:
 
 def _unknown(row: Row, keys: Sequence[str], runs: Sequence[Sequence[Row]], place: str) -> OrderUnknownError:
     key = ", ".join(f"{name} = {value}" for name, value in zip(keys, row, strict=False))
-    position = "/".join(str(part) for part in row[POSITION])
+    position = "/".join(str(part) for part in runs[0][0][POSITION])
     where = [_where(events) for events in runs]
     lacks_offset = any(event[ORDINAL]["offset"] is None for events in runs for event in events)
     declare = "If the names of the archived files rise with time, set on_unknown_order to file_names in the flows file and run again."

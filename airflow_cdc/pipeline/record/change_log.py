@@ -12,7 +12,7 @@ from airflow_cdc.model.columns import KIND, OFFSET, OP, ORDINAL, PARTITION, POSI
 from airflow_cdc.model.operation import Operation
 from airflow_cdc.pipeline.decode.decode_events import VALUE_POSITIONS_TYPE
 from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, HAZARD, REACH, REDELIVERED, flag_copies
-from airflow_cdc.pipeline.reconcile.order_events import IS_COPY, ORDER, comparable, order_events, with_copies
+from airflow_cdc.pipeline.reconcile.order_events import IS_COPY, ORDER, comparable, order_events, shared_place, with_copies
 from airflow_cdc.pipeline.spark import sql
 
 _IS_MIXED = "__cdc_is_mixed"
@@ -45,7 +45,7 @@ def flag_events(
     ordered = order_events(events, own_keys, reads_among_changes=reads_among_changes, change_restarts=change_restarts)
     flagged = flag_copies(ordered, by_key)
     # A redelivered read sorts after what was streamed in between: not adjacent to the first, yet a copy.
-    flagged = with_copies(flagged, own_keys, [OP, *content], by=ORDINAL)
+    flagged = with_copies(flagged, own_keys, [OP, *content], by=ORDINAL, change_restarts=change_restarts)
     earlier = F.coalesce(F.max(CONFLICTS).over(by_key.rowsBetween(Window.unboundedPreceding, -1)), F.lit(0))
     place = F.expr(f"CASE WHEN {OP} <> 'r' OR {ORDINAL}.offset IS NULL THEN {POSITION} END")
     reach = F.struct(
@@ -69,7 +69,13 @@ def flag_events(
 
 
 def without_known(
-    events: DataFrame, known: DataFrame, *, keys: Sequence[str], columns: Sequence[str], table: str | None = None
+    events: DataFrame,
+    known: DataFrame,
+    *,
+    keys: Sequence[str],
+    columns: Sequence[str],
+    table: str | None = None,
+    change_restarts: bool = False,
 ) -> DataFrame:
     """Return the events that a change log does not hold yet.
 
@@ -79,6 +85,7 @@ def without_known(
     :param known: the log's rows: the keys, position, partition and offset. If they have an ordinal, a read that was archived before its
         known copy is new: the archive's order places it elsewhere.
     :param table: the column that shows a truncate's table: one statement truncates several at one position.
+    :param change_restarts: as for :func:`~airflow_cdc.pipeline.reconcile.order_events.order_events`.
     """
     held = {name.lower() for name in known.columns}
     content = [name for name in columns if name in events.columns and name.lower() in held and name not in keys]
@@ -89,9 +96,12 @@ def without_known(
     if table in events.columns and table in known.columns:
         alike.append(f"(s.{OP} <> '{_TRUNCATE}' OR s.{sql.name(str(table))} <=> k.{sql.name(str(table))})")
     same = " AND ".join(alike)
+    # Between events that share a place, the archive's order tells which is which.
+    shared = shared_place(change_restarts=change_restarts)
+    near = " AND ".join([f"s.{shared} = k.{shared}", *(f"s.{key} <=> k.{key}" for key in ours)])
     # Truncates of several tables differ in nothing but the table.
     beside = events.filter(f"{OP} <> '{_TRUNCATE}'").alias("s")
-    tied = [beside.join(other.alias("k"), F.expr(f"{place} AND NOT ({same})"), "left_semi") for other in (known, events)]
+    tied = [beside.join(other.alias("k"), F.expr(f"{near} AND NOT ({place} AND {same})"), "left_semi") for other in (known, events)]
     mixed = reduce(DataFrame.unionByName, tied).select(POSITION, *ours).distinct().withColumn(_IS_MIXED, F.lit(True))  # noqa: FBT003
     at = " AND ".join([f"s.{POSITION} = m.{POSITION}", *(f"s.{key} <=> m.{key}" for key in ours)])
     judged = events.alias("s").join(F.broadcast(mixed).alias("m"), F.expr(at), "left").select("s.*", f"m.{_IS_MIXED}")

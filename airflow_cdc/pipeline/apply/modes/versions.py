@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -28,6 +27,7 @@ from airflow_cdc.pipeline.apply.stage_events import (
     settle_snapshots,
     stage_events,
 )
+from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.physical_tables import PhysicalTables
 from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.record.change_log import without_known
@@ -64,7 +64,7 @@ def _settle(run: MicrobatchRun, target: TargetTable | None) -> VersionedEvents |
         tables=tables,
         counted=staged.counted,
         snapshots=snapshots,
-        new=leave_out_known(run, target, staged, sieve=_sieve(run, known, decoder.columns.keys, columns=list(decoder.columns.types))),
+        new=leave_out_known(run, target, staged, sieve=_sieve(run, known, decoder)),
         known=known,
     )
 
@@ -78,12 +78,14 @@ def _events_of_living(run: MicrobatchRun, target: TargetTable | None, known: Dat
     return events.alias("e").join(current.alias("c"), F.expr(sql.same_key("e", "c", target.keys)), "left_semi")
 
 
-def _sieve(run: MicrobatchRun, known: DataFrame | None, keys: Sequence[str], *, columns: Sequence[str]) -> Sieve | None:
+def _sieve(run: MicrobatchRun, known: DataFrame | None, decoder: Decoder) -> Sieve | None:
     if known is None:
         return None
+    keys, columns, restarts = decoder.columns.keys, list(decoder.columns.types), decoder.dialect.position.change_restarts
 
     def sieve(events: DataFrame) -> tuple[DataFrame, int]:
-        fresh = run.write_down(without_known(events, known, keys=keys, columns=columns, table=TABLE), "fresh")
+        fresh = without_known(events, known, keys=keys, columns=columns, table=TABLE, change_restarts=restarts)
+        fresh = run.write_down(fresh, "fresh")
         return fresh, fresh.count()
 
     return sieve

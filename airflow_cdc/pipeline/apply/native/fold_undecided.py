@@ -82,7 +82,7 @@ def fold_chosen(
     by_event = {image["event"]: image for image in images}
     if any(by_event.get(event["event"], {}).get("op") != event["op"] for group in events for event in group):
         raise HandedOver("images of other events than those that were read")
-    folds = [fold_versions(list(_with_images(group, by_event, rule)), keeps_deleted=how.keeps_deleted) for group in events]
+    folds = [fold_versions(list(_with_images(group, by_event, rule, how)), keeps_deleted=how.keeps_deleted) for group in events]
     connection.execute(f"ALTER TABLE {CHANGES} RENAME TO {_LATEST}")
     _create_folds(connection, folds)
     connection.execute(_fold_latest(how))
@@ -121,14 +121,16 @@ def _value(text: str | None, null: Special) -> str | Special:
     return Special.NOT_CARRIED if text in _PLACEHOLDERS else text
 
 
-def _with_images(events: Sequence[Mapping[str, Any]], images: Mapping[int, Mapping[str, Any]], rule: ImageRule) -> Iterator[KeyEvent]:
+def _with_images(
+    events: Sequence[Mapping[str, Any]], images: Mapping[int, Mapping[str, Any]], rule: ImageRule, how: Fold
+) -> Iterator[KeyEvent]:
     for event in events:
         found = images[event["event"]]
         yield KeyEvent(
             event=event["event"],
             op=event["op"],
             transaction=event["transaction"],
-            position=tuple(event["position"].values()),
+            place=event["position"]["commit"] if how.change_restarts else tuple(event["position"].values()),
             partition=event["partition"],
             offset=event["offset"],
             before=rule.before(found["before"]),

@@ -34,8 +34,8 @@ class KeyEvent:
     """Its number in the microbatch."""
     op: str
     transaction: str | None
-    position: Hashable
-    """Equal for redelivered copies."""
+    place: Hashable
+    """Equal for redelivered copies: as :func:`airflow_cdc.pipeline.reconcile.order_events.shared_place`."""
     partition: int
     offset: int | None
     before: Image | None
@@ -124,15 +124,15 @@ def fold_versions(delivered: Sequence[KeyEvent], *, keeps_deleted: bool = False)
 
 def _without_copies(delivered: Sequence[KeyEvent]) -> Iterator[KeyEvent]:
     """Yield the events without redelivered copies, as :func:`airflow_cdc.pipeline.reconcile.order_events.with_copies` finds them."""
-    at_position: dict[Hashable, list[KeyEvent]] = {}
+    at_place: dict[Hashable, list[KeyEvent]] = {}
     for event in delivered:
-        at_position.setdefault(event.position, []).append(event)
-    copies = {event.event for events in at_position.values() for event in _copies(events)}
+        at_place.setdefault(event.place, []).append(event)
+    copies = {event.event for events in at_place.values() for event in _copies(events)}
     return (event for event in delivered if event.event not in copies)
 
 
 def _copies(events: Sequence[KeyEvent]) -> Iterator[KeyEvent]:
-    """Yield the copies among the events at one position."""
+    """Yield the copies among the events at one place."""
     tied = [Tied(event.op, _hashes(event.before), _hashes(event.after)) for event in events]
     if all(each.content == tied[0].content for each in tied):
         yield from events[1:]

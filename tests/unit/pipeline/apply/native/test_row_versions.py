@@ -45,7 +45,7 @@ def an_event(chance: random.Random, number: int, transaction: str | None, *, ima
         event=number,
         op=op,
         transaction=transaction,
-        position=(number // 8, number, 0),
+        place=(number // 8, number, 0),
         partition=chance.choice([0, 0, 0, 1, LANES]),
         offset=chance.choice([number, number, None]),
         before=before,
@@ -157,7 +157,7 @@ def test_python_folds_the_versions_of_random_histories_as_spark(keeps_deleted: b
 
 
 def event(number: int, op: str, before: Image | None = None, after: Image | None = None, *, transaction: str = "1") -> KeyEvent:
-    return KeyEvent(event=number, op=op, transaction=transaction, position=number, partition=0, offset=number, before=before, after=after)
+    return KeyEvent(event=number, op=op, transaction=transaction, place=number, partition=0, offset=number, before=before, after=after)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def a_load(chance: random.Random) -> tuple[Rows, dict[int, list[KeyEvent]], Rows
         number += 1
         position = (transaction, number, 0)
         found = KeyEvent(
-            event=number, op=op, transaction=str(transaction), position=position, partition=0, offset=number, before=before, after=after
+            event=number, op=op, transaction=str(transaction), place=position, partition=0, offset=number, before=before, after=after
         )
         events.setdefault(key, []).append(found)
 
