@@ -74,7 +74,8 @@ def _mysql(place: Place, *, is_read: bool, is_shared: bool) -> Json:
     return {
         "file": f"mysql-bin.{number:06d}",
         "pos": pos + 4,
-        "row": 0 if is_shared else place.row,
+        # In a compressed transaction, whose events have its position, it begins anew with each statement.
+        "row": place.row,
         "gtid": f"3E11FA47-71CA-11E1-9E33-C80AA9429562:{place.transaction}" if place.snapshot in {"false", "incremental"} else None,
         "server_id": 0 if is_read else 223344,
     }

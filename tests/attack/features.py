@@ -115,10 +115,10 @@ _EXCLUDED_BY = {
     # A schema is in no record.
     Feature.UNITS: {Feature.BARE},
     Feature.NEW_COLUMN: {Feature.BARE},
-    # An event that is as late as its delete's marker is old may bring the row back, as documented.
     # Tables that keep history are rebuilt, and not read again in place.
     Feature.REPAIR: {Feature.FLAG},
-    Feature.EXPIRE: {Feature.LATE, Feature.AGAIN, Feature.RESTART},
+    # An event that comes again behind the marker of its row's delete may bring the row back, as documented.
+    Feature.EXPIRE: {Feature.AGAIN, Feature.RESTART},
 }
 OF_SOURCE = frozenset(
     {
