@@ -258,10 +258,11 @@ def _in_epoch(each: _Placed, epochs: Epochs) -> Position | None:
     return replace(position, commit=position.commit + max(begun, default=0) * EPOCH) if position else None
 
 
-def _in_order(placed: Sequence[_Placed], epochs: Epochs) -> list[tuple[_Placed, Position | None]]:
+def _in_order(placed: Sequence[_Placed], epochs: Epochs, *, change_restarts: bool) -> list[tuple[_Placed, Position | None]]:
     """Return the records in the key's order, each with its position in its epoch.
 
-    A read, and a record without position, stands where its lane holds it; a streamed event stands at its position.
+    A read, and a record without position, stands where its lane holds it; a streamed event stands at its position, unless the archive
+    orders a commit's events (``change_restarts``).
     """
     lanes: dict[int | None, list[_Placed]] = {}
     for each in placed:
@@ -275,7 +276,8 @@ def _in_order(placed: Sequence[_Placed], epochs: Epochs) -> list[tuple[_Placed, 
             is_streamed = position is not None and each.record.op != "r"
             if is_streamed and position:
                 reached = max(reached, position)
-            at = position if is_streamed and position else reached
+            is_raised = change_restarts and position is not None and position.commit == reached.commit
+            at = position if is_streamed and position and not is_raised else reached
             key = (at.commit, at.change, at.serial, not is_streamed, lane if lane is not None else -1, each.order_in_lane)
             keyed.append((key, each, position))
     return [(each, position) for _, each, position in sorted(keyed, key=lambda item: item[0])]
@@ -302,7 +304,8 @@ def _events(
     connector: str | None,
     keeps_history: bool,
 ) -> tuple[StoryEvent, ...]:
-    ordered = _in_order(placed, checkpoint.epochs)
+    entry = CONNECTORS.get(connector or "")
+    ordered = _in_order(placed, checkpoint.epochs, change_restarts=bool(entry and entry.position.change_restarts))
     rows = tuple(Written(row.microbatch, row.position, row.op) for row in facts.rows if row.position)
     written = (*rows, *facts.deleted)
     asked: list[PlacedEvent] = []
