@@ -29,8 +29,8 @@ check: lint ## Check the code and run the tests that need no Spark (the inner lo
 test: lint ## Check the code and run one proof of each rule
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-test-deep: setup ## Run the other proofs: long properties, captures and stories
-	$(BIN)/python -m pytest -m deep -n 2 --dist worksteal
+test-deep: setup ## Run the other proofs: long properties, captures and stories (hours; PART=3/8 runs the third of eight parts)
+	$(BIN)/python -m pytest -m deep -n 2 --dist worksteal --part $(or $(PART),1/1)
 
 test-system: setup ## Run the tests against a live Airflow, an object store and a StatsD exporter (need Go), YARN and HDFS, source databases, a browser (needs npm and Chromium)
 	@$(BIN)/python scripts/object_store.py

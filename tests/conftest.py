@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
@@ -31,15 +32,18 @@ logging.getLogger("py4j").setLevel(logging.WARNING)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-spark", action="store_true", help="leave out the tests that start Spark or a live Airflow (make check)")
+    parser.addoption("--part", default="1/1", metavar="K/N", help="run the Kth of N parts of the tests (make test-deep PART=K/N)")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes seconds to start, where ``--no-spark`` is given."""
-    if not config.getoption("--no-spark"):
-        return
-    slow = [item for item in items if _is_slow(item)]
-    config.hook.pytest_deselected(items=slow)
-    items[:] = [item for item in items if item not in set(slow)]
+    """Leave out what takes seconds to start, where ``--no-spark`` is given, and what belongs to other parts than ``--part``."""
+    part, parts = map(int, config.getoption("--part").split("/"))
+    without_slow = config.getoption("--no-spark")
+    others = [item for item in items if crc32(item.nodeid.encode()) % parts != part % parts or (without_slow and _is_slow(item))]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        left_out = set(others)
+        items[:] = [item for item in items if item not in left_out]
 
 
 def _is_slow(item: pytest.Item) -> bool:
