@@ -124,24 +124,28 @@ def fold_versions(delivered: Sequence[KeyEvent], *, keeps_deleted: bool = False)
 
 def _without_copies(delivered: Sequence[KeyEvent]) -> Iterator[KeyEvent]:
     """Yield the events without redelivered copies, as :func:`airflow_cdc.pipeline.reconcile.order_events.with_copies` finds them."""
-    at_place: dict[Hashable, list[KeyEvent]] = {}
-    for event in delivered:
-        at_place.setdefault(event.place, []).append(event)
-    copies = {event.event for events in at_place.values() for event in _copies(events)}
-    return (event for event in delivered if event.event not in copies)
+    at_place: dict[Hashable, list[int]] = {}
+    for number, event in enumerate(delivered):
+        at_place.setdefault(event.place, []).append(number)
+    copies = {number for numbers in at_place.values() for number in _copies(delivered, numbers)}
+    return (event for number, event in enumerate(delivered) if number not in copies)
 
 
-def _copies(events: Sequence[KeyEvent]) -> Iterator[KeyEvent]:
-    """Yield the copies among the events at one place."""
-    tied = [Tied(event.op, _hashes(event.before), _hashes(event.after)) for event in events]
-    if all(each.content == tied[0].content for each in tied):
-        yield from events[1:]
+def _copies(delivered: Sequence[KeyEvent], numbers: Sequence[int]) -> Iterator[int]:
+    """Yield the numbers of the copies among the events at one place."""
+    tied = {number: _tied(delivered[number]) for number in numbers}
+    if all(each.content == tied[numbers[0]].content for each in tied.values()):
+        yield from numbers[1:]
         return
     runs: dict[int, list[int]] = {}
-    for place, event in enumerate(events):
-        runs.setdefault(event.partition, []).append(place)
+    for number in numbers:
+        runs.setdefault(delivered[number].partition, []).append(number)
     for run in runs.values():
-        yield from (events[run[place]] for place in find_repeats([tied[place] for place in run]))
+        yield from (run[place] for place in find_repeats([tied[number] for number in run]))
+
+
+def _tied(event: KeyEvent) -> Tied:
+    return Tied(event.op, _hashes(event.before), _hashes(event.after))
 
 
 def _hashes(image: Image | None) -> tuple[object, ...] | None:

@@ -92,7 +92,7 @@ def in_spark(spark: SparkSession, histories: Sequence[Sequence[KeyEvent]], *, ke
             event.offset,
             _texts(event.before),
             _texts(event.after),
-            ((*map(Decimal, event.position[:2]), event.position[2]), int(event.op == "r"), 0, (None, None, None, 0, place)),
+            ((*map(Decimal, event.place[:2]), event.place[2]), int(event.op == "r"), 0, (None, None, None, 0, place)),
         )
         for key, events in enumerate(histories)
         for place, event in enumerate(events)
