@@ -66,7 +66,8 @@ class PositionRule:
     """Whether a restore, a reset or a failover may restart positions lower, as another epoch of the log. Otherwise an event with a lower
     position is late."""
     change_restarts: bool = False
-    """Whether ``change`` may begin anew inside of a commit. Then the archive's order goes first among a commit's events in one run."""
+    """Whether ``change`` may begin anew inside of a commit. Then the archive's order goes first among a commit's events in one run, and
+    the database frees a key before another row takes it, so that repeats show (:mod:`airflow_cdc.pipeline.reconcile.find_repeats`)."""
     is_offset: bool = False
     """Whether the commit is the Kafka offset: it starts at 0 in each life of a topic, and does not compare with other topics' offsets."""
     log: tuple[str, ...] = ("name",)

@@ -4,6 +4,9 @@ Several connectors give one position to all events of a transaction, so a positi
 restarts sends again all that it sent from some event on. The first of these contradicts what stands before it: a create of a key that a row
 has, a delete of a row that is gone, a before image that the event before it did not leave. Repeats that contradict nothing leave the same
 row, whether they are copies or not.
+
+That holds where a key is free before another row takes it (MySQL and MariaDB). Other databases check keys when a statement or a transaction
+ends: of two rows with equal values, the second may take the key before the first leaves it, and a repeat proves nothing.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ def _flag(events: DataFrame, *, change_restarts: bool) -> DataFrame:
         _WRITES: op.isin("c", "u"),
         _CREATES: op == "c",
         _UNORDERED: shares & ~_are_ordered(before) & ~F.col(_IS_ALIKE),
-        _TIED: (shares_commit if change_restarts else shares) & (before[OP] != op),
+        _TIED: shares_commit & (before[OP] != op) if change_restarts else F.lit(False),  # noqa: FBT003
     }
     bits = (F.when(condition, F.lit(bit)).otherwise(F.lit(0)) for bit, condition in flags.items())
     return events.withColumn(_FLAGS, reduce(lambda one, other: one.bitwiseOR(other), bits))

@@ -51,8 +51,9 @@ def with_ties(events: DataFrame, keys: Sequence[str], *, place: str, shown: Sequ
         F.count("*").alias("events"),
         F.size(F.collect_set(content)).alias("contents"),
     )
-    tied = groups.filter("contents > 1 AND (runs > 1 OR events > contents)").select(*named, _EVENTS)
-    found = [settled for row in tied.toLocalIterator() for settled in _settled(row, shown or keys, place)]
+    asks = "runs > 1 OR events > contents" if change_restarts else "runs > 1"
+    tied = groups.filter(f"contents > 1 AND ({asks})").select(*named, _EVENTS).toLocalIterator()
+    found = [settled for row in tied for settled in _settled(row, shown or keys, place, may_repeat=change_restarts)]
     if not found:
         return events.drop(_RUN).withColumn(TIE, F.lit(0))
     schema = events.select(*named, POSITION, ORDINAL, F.lit(0).alias(TIE)).schema
@@ -72,13 +73,13 @@ def in_settled_order(events: DataFrame, keys: Sequence[str], *, place: str, chan
     return with_ties(events, keys, place=place, change_restarts=change_restarts).withColumn(ORDER, settled).drop(TIE)
 
 
-def _settled(row: Row, keys: Sequence[str], place: str) -> list[tuple[Any, ...]]:
+def _settled(row: Row, keys: Sequence[str], place: str, *, may_repeat: bool) -> list[tuple[Any, ...]]:
     in_order = sorted(row[_EVENTS], key=lambda event: (_sortable(event[_RUN]), _sortable(event[ORDINAL])))
     copies: list[Row] = []
     firsts: list[Row] = []
     for _, run in groupby(in_order, key=_run):
         events = list(run)
-        again = find_repeats([_tied(event) for event in events])
+        again = find_repeats([_tied(event) for event in events]) if may_repeat else set()
         copies += (event for number, event in enumerate(events) if number in again)
         firsts += (event for number, event in enumerate(events) if number not in again)
     at_position: dict[Row, list[Row]] = {}

@@ -82,7 +82,10 @@ def fold_chosen(
     by_event = {image["event"]: image for image in images}
     if any(by_event.get(event["event"], {}).get("op") != event["op"] for group in events for event in group):
         raise HandedOver("images of other events than those that were read")
-    folds = [fold_versions(list(_with_images(group, by_event, rule, how)), keeps_deleted=how.keeps_deleted) for group in events]
+    folds = [
+        fold_versions(list(_with_images(group, by_event, rule, how)), keeps_deleted=how.keeps_deleted, may_repeat=how.change_restarts)
+        for group in events
+    ]
     connection.execute(f"ALTER TABLE {CHANGES} RENAME TO {_LATEST}")
     _create_folds(connection, folds)
     connection.execute(_fold_latest(how))

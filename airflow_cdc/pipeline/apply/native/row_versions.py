@@ -92,13 +92,14 @@ class _Left:
     """As ``row``, of the row that the last event deletes, if it is a delete."""
 
 
-def fold_versions(delivered: Sequence[KeyEvent], *, keeps_deleted: bool = False) -> KeyFold:
+def fold_versions(delivered: Sequence[KeyEvent], *, keeps_deleted: bool = False, may_repeat: bool = False) -> KeyFold:
     """Return what the events of a key leave.
 
     :param delivered: at least one, in order, with redelivered copies behind their first delivery.
     :param keeps_deleted: whether a key without a row has the values of the row that was deleted last.
+    :param may_repeat: whether events that repeat others show that they are copies.
     """
-    events = list(_without_copies(delivered))
+    events = list(_without_copies(delivered, may_repeat=may_repeat))
     numbered, last = list(enumerate(events, 1)), events[-1]
     in_last = [(number, event) for number, event in numbered if event.transaction == last.transaction]
     held, absent = (_left(numbered, held=is_held) for is_held in (True, False))
@@ -122,20 +123,22 @@ def fold_versions(delivered: Sequence[KeyEvent], *, keeps_deleted: bool = False)
     )
 
 
-def _without_copies(delivered: Sequence[KeyEvent]) -> Iterator[KeyEvent]:
+def _without_copies(delivered: Sequence[KeyEvent], *, may_repeat: bool) -> Iterator[KeyEvent]:
     """Yield the events without redelivered copies, as :func:`airflow_cdc.pipeline.reconcile.order_events.with_copies` finds them."""
     at_place: dict[Hashable, list[int]] = {}
     for number, event in enumerate(delivered):
         at_place.setdefault(event.place, []).append(number)
-    copies = {number for numbers in at_place.values() for number in _copies(delivered, numbers)}
+    copies = {number for numbers in at_place.values() for number in _copies(delivered, numbers, may_repeat=may_repeat)}
     return (event for number, event in enumerate(delivered) if number not in copies)
 
 
-def _copies(delivered: Sequence[KeyEvent], numbers: Sequence[int]) -> Iterator[int]:
+def _copies(delivered: Sequence[KeyEvent], numbers: Sequence[int], *, may_repeat: bool) -> Iterator[int]:
     """Yield the numbers of the copies among the events at one place."""
     tied = {number: _tied(delivered[number]) for number in numbers}
     if all(each.content == tied[numbers[0]].content for each in tied.values()):
         yield from numbers[1:]
+        return
+    if not may_repeat:
         return
     runs: dict[int, list[int]] = {}
     for number in numbers:
