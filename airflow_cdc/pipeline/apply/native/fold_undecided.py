@@ -82,10 +82,8 @@ def fold_chosen(
     by_event = {image["event"]: image for image in images}
     if any(by_event.get(event["event"], {}).get("op") != event["op"] for group in events for event in group):
         raise HandedOver("images of other events than those that were read")
-    folds = [
-        fold_versions(list(_with_images(group, by_event, rule, how)), keeps_deleted=how.keeps_deleted, may_repeat=how.change_restarts)
-        for group in events
-    ]
+    keyed = (list(_with_images(group, by_event, rule, by_commit=how.change_restarts)) for group in events)
+    folds = [fold_versions(group, keeps_deleted=how.keeps_deleted, may_repeat=how.change_restarts) for group in keyed]
     connection.execute(f"ALTER TABLE {CHANGES} RENAME TO {_LATEST}")
     _create_folds(connection, folds)
     connection.execute(_fold_latest(how))
@@ -125,7 +123,7 @@ def _value(text: str | None, null: Special) -> str | Special:
 
 
 def _with_images(
-    events: Sequence[Mapping[str, Any]], images: Mapping[int, Mapping[str, Any]], rule: ImageRule, how: Fold
+    events: Sequence[Mapping[str, Any]], images: Mapping[int, Mapping[str, Any]], rule: ImageRule, *, by_commit: bool
 ) -> Iterator[KeyEvent]:
     for event in events:
         found = images[event["event"]]
@@ -133,7 +131,7 @@ def _with_images(
             event=event["event"],
             op=event["op"],
             transaction=event["transaction"],
-            place=event["position"]["commit"] if how.change_restarts else tuple(event["position"].values()),
+            place=event["position"]["commit"] if by_commit else tuple(event["position"].values()),
             partition=event["partition"],
             offset=event["offset"],
             before=rule.before(found["before"]),
