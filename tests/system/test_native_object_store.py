@@ -393,8 +393,7 @@ def test_keys_of_the_environment_serve_where_no_connection_gives_any(
 
 
 def test_processes_that_are_started_later_inherit_no_key(table: DeltaTable, stores: tuple[Store, Store]) -> None:
-    # delta-rs once copied its options into the process's environment.
-    assert describe_natively(TABLE) is not None
+    assert describe_natively(TABLE) is not None  # delta-rs once copied its options into the process's environment.
     inherited = subprocess.run(["/usr/bin/env"], capture_output=True, text=True, check=True).stdout
     assert stores[1].key not in inherited
     assert stores[1].secret not in inherited

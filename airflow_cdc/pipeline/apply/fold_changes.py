@@ -119,7 +119,6 @@ def resolve_hazards(
     if latest.hazardous is None:
         return Folded(row_changes=resolve_documents(run, decoder, latest.changes, target=target))
     changes, hazardous = latest.changes.drop(READS), latest.hazardous
-
     restarts = decoder.dialect.position.change_restarts
 
     def with_images(lines: DataFrame) -> DataFrame:

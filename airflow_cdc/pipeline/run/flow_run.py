@@ -387,9 +387,8 @@ class FlowRun:
     def _step(self, stage: str, microbatch: Microbatch) -> Step:
         # A microbatch that is taken up may own files of another archive.
         pending = sum(file.size for file in self._pending(self.state.checkpoint())) if stage == BEGUN else 0
-        records = sum(shape.records for shape in microbatch.shapes)
-        name, files = self.flow.name, len(microbatch.files)
-        return Step(name, stage, microbatch.number, files, microbatch.size, records, max(pending, microbatch.size))
+        records, most = sum(shape.records for shape in microbatch.shapes), max(pending, microbatch.size)
+        return Step(self.flow.name, stage, microbatch.number, len(microbatch.files), microbatch.size, records, most)
 
     def _explained(self, number: int, problem: Exception) -> CdcError:
         return explain_failure(self.state, number, problem, archive=self.archive.archive)
