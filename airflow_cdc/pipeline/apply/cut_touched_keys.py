@@ -73,7 +73,7 @@ class Logged:
     """Whether some of them may share their position with another event of their key."""
     everything: bool = False
     """Whether all keys are touched, as by a truncate."""
-    change_restarts: bool = False
+    change_restarts: bool
     """As :attr:`airflow_cdc.model.connectors.connector.PositionRule.change_restarts`."""
     ended: Snapshot | None = None
     """A finished snapshot that removes nothing: the versions that it did not find are counted."""

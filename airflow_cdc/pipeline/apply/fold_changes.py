@@ -139,7 +139,7 @@ def resolve_hazards(
         types = decoder.columns.types
         # Each step of the trace reads the events again.
         everything = run.write_down(with_images(run.lines()), "events")
-        traced = trace_moved_rows(folded, everything, rows, keys=keys, columns=types, write_down=run.write_down)
+        traced = trace_moved_rows(folded, everything, rows, keys=keys, columns=types, change_restarts=restarts, write_down=run.write_down)
         folded, moves = traced.row_changes, traced.moves
         unpaired = unpaired_moves(moved, everything).count()
     return Folded(row_changes=changes.filter(f"NOT {IS_HAZARD}").unionByName(folded), unpaired=unpaired, moves=moves)

@@ -283,12 +283,14 @@ def _rejoin(
     with reading_earlier(run, reduce(DataFrame.unionByName, concerned).select(*named)):
         everything = run.write_down(in_order(with_earlier(asked, first), asked), "everything")
     theirs = everything.join(_touched(everything, asked, cut=cut, parted=parted), keys, "left_semi")
-    theirs = in_settled_order(theirs, keys, place=run.name, change_restarts=asked.decoder.dialect.position.change_restarts)
+    restarts = decoder.dialect.position.change_restarts
+    theirs = in_settled_order(theirs, keys, place=run.name, change_restarts=restarts)
     rejoined = folded(theirs, asked, "rejoined")
     prior = _rows_before(run, target, first, report_of=report_of).filter(f"NOT {asked.voids.of_rows}")
     lived = prior.filter(IS_LIVE) if target.flags_deletes else prior
     outcome = upon_prior(rejoined, prior, keys, columns=columns, flags_deletes=target.flags_deletes)
-    traced = trace_moved_rows(outcome, everything, lived, keys=keys, columns=decoder.columns.types, write_down=run.write_down)
+    types = decoder.columns.types
+    traced = trace_moved_rows(outcome, everything, lived, keys=keys, columns=types, change_restarts=restarts, write_down=run.write_down)
     row_changes = traced.row_changes.select(*map(sql.name, asked.live.columns))
     return Traced(run.write_down(row_changes, "outcome"), traced.moves)
 

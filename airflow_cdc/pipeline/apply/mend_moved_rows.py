@@ -92,16 +92,16 @@ def _fold_again(asked: Unguarded, rows: DataFrame, moves: DataFrame) -> Traced:
     :param moves: all known ones.
     """
     run, keys, types = asked.run, asked.keys, asked.decoder.columns.types
+    restarts = asked.decoder.dialect.position.change_restarts
     lineage = reached(rows, moves, keys, write_down=run.write_down, back=True)
     with reading_earlier(run, rows):
         everything = with_earlier(asked, _FIRST_MICROBATCH)
         while True:
             theirs = run.write_down(in_order(everything.join(F.broadcast(lineage), keys, "left_semi"), asked), "lineage")
-            theirs = in_settled_order(theirs, keys, place=run.name, change_restarts=asked.decoder.dialect.position.change_restarts)
+            theirs = in_settled_order(theirs, keys, place=run.name, change_restarts=restarts)
             of_rows = theirs.join(F.broadcast(rows), keys, "left_semi")
-            traced = trace_moved_rows(
-                folded(of_rows, asked, "folded-again"), theirs, None, keys=keys, columns=types, write_down=run.write_down
-            )
+            again = folded(of_rows, asked, "folded-again")
+            traced = trace_moved_rows(again, theirs, None, keys=keys, columns=types, change_restarts=restarts, write_down=run.write_down)
             # An edge is not written down where a microbatch needed no value from behind it: the events themselves show it.
             behind = old_keys(traced.moves, keys).unionByName(_deleted_at(places_unnamed(traced.moves, keys), everything, keys))
             further = run.write_down(behind.distinct().join(lineage, keys, "left_anti"), "further")

@@ -30,7 +30,9 @@ def resolve_documents(run: MicrobatchRun, decoder: Decoder, latest: DataFrame, *
     asked = keys_to_fold(latest, keys, keeps_deleted=decoder.keeps_deleted)
     if asked.isEmpty():
         return latest
-    events = order_events(decoder.events(run.lines()).filter(IS_ROW_EVENT), keys, reads_among_changes=True)
+    restarts = decoder.dialect.position.change_restarts
+    events = decoder.events(run.lines()).filter(IS_ROW_EVENT)
+    events = order_events(events, keys, reads_among_changes=True, change_restarts=restarts)
     theirs = events.join(F.broadcast(asked), list(keys), "left_semi")
     return run.write_down(fold_documents(latest, theirs, run.rows_of(target) if target else None, keys=keys), "documents")
 
@@ -45,7 +47,7 @@ def fold_late_documents(
 
     :param known: the target's rows and the delete markers: keys, position, operation, offset and ``__cdc_told_at``.
     """
-    keys = list(target.keys)
+    keys, restarts = list(target.keys), decoder.dialect.position.change_restarts
     passed = f"""if(k.{OP} = 'r' AND k.{PARTITION} <=> s.{PARTITION} AND k.{OFFSET} IS NOT NULL AND s.{REACH}.first_offset IS NOT NULL,
         k.{OFFSET} >= s.{REACH}.first_offset, k.{POSITION} >= coalesce(s.{REACH}.first, s.{POSITION}))"""
     touched = (
@@ -63,9 +65,10 @@ def fold_late_documents(
         return None
     with reading_earlier(run, touched):
         everything = reduce(DataFrame.unionByName, (_events_of(run, decoder, microbatch) for microbatch in _applied(run)))
-        theirs = order_events(everything.join(F.broadcast(touched), keys, "left_semi"), keys, reads_among_changes=True)
+        theirs = everything.join(F.broadcast(touched), keys, "left_semi")
+        theirs = order_events(theirs, keys, reads_among_changes=True, change_restarts=restarts)
         theirs = run.write_down(theirs, "everything")
-    latest = keep_latest_per_key(theirs, keys, list(decoder.columns.types)).drop(READS)
+    latest = keep_latest_per_key(theirs, keys, list(decoder.columns.types), change_restarts=restarts).drop(READS)
     folded = fold_documents(latest, theirs, None, keys=keys).withColumn(HAZARD, F.lit(0))
     return run.write_down(folded.select(*map(sql.name, live.columns)), "refolded")
 

@@ -60,7 +60,7 @@ def fold_row_versions(
     subject_of_last: bool = False,
     keeps_deleted: bool = False,
     voided: str = "false",
-    change_restarts: bool = False,
+    change_restarts: bool,
 ) -> DataFrame:
     """Return one row per key: what its events leave, both if the target holds the key and if it does not.
 

@@ -81,7 +81,7 @@ def keep_latest_per_key(
     and_hazardous: bool = False,
     names_transactions: bool = False,
     may_lack_offsets: bool = False,
-    change_restarts: bool = False,
+    change_restarts: bool,
     dropped: Sequence[str] = (),
 ) -> DataFrame:
     """Return one row per key: its last event.

@@ -33,7 +33,7 @@ _PLACED = f"{OP} = 'r' AND ({ORDINAL}.offset IS NOT NULL OR {ORDINAL}.file IS NO
 _RUN = f"{ORDINAL}.run"
 
 
-def order_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes: bool, change_restarts: bool = False) -> DataFrame:
+def order_events(events: DataFrame, keys: Sequence[str], *, reads_among_changes: bool, change_restarts: bool) -> DataFrame:
     """Return the events with :data:`ORDER`.
 
     >>> #  offset  op  position        order
@@ -100,9 +100,7 @@ def shared_place(*, change_restarts: bool) -> str:
     return f"{POSITION}.commit" if change_restarts else POSITION
 
 
-def with_copies(
-    events: DataFrame, keys: Sequence[str], content: Sequence[str], *, by: str = ORDER, change_restarts: bool = False
-) -> DataFrame:
+def with_copies(events: DataFrame, keys: Sequence[str], content: Sequence[str], *, by: str = ORDER, change_restarts: bool) -> DataFrame:
     """Return the events with :data:`IS_COPY`.
 
     Several connectors give one position to all events of a transaction: only if all events of a key and position are equal, those after

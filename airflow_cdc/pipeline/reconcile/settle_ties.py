@@ -31,7 +31,7 @@ _MOST_RUNS = 6
 """Runs that are tried in every order."""
 
 
-def with_ties(events: DataFrame, keys: Sequence[str], *, place: str, shown: Sequence[str] = (), change_restarts: bool = False) -> DataFrame:
+def with_ties(events: DataFrame, keys: Sequence[str], *, place: str, shown: Sequence[str] = (), change_restarts: bool) -> DataFrame:
     """Return the events with :data:`TIE`.
 
     :param events: good row events with position, operation, images, partition, offset and ordinal.

@@ -68,6 +68,7 @@ def trace_moved_rows(
     *,
     keys: Sequence[str],
     columns: Mapping[str, ColumnType],
+    change_restarts: bool,
     write_down: Callable[[DataFrame, str], DataFrame],
 ) -> Traced:
     """Find the values that rows had under other keys.
@@ -76,6 +77,7 @@ def trace_moved_rows(
     :param events: all good row events of the batch, ordered, with images.
     :param rows: the target's rows before the microbatch; None if there is no table.
     :param columns: the types of the columns, keys included.
+    :param change_restarts: as for :func:`~airflow_cdc.pipeline.reconcile.order_events.order_events`.
     :param write_down: stages a frame under a name, so that a round does not compute the rounds before it again.
     """
     if rows is None:
@@ -91,8 +93,10 @@ def trace_moved_rows(
         if asking.isEmpty():
             break
         located = _locate(asking, events, rows, keys=keys, columns=columns)
+        earlier = _until_move(located, events, keys)
+        folded = fold_row_versions(earlier, to, [*to, *columns], subject_of_last=True, change_restarts=change_restarts)
         # On its own: the optimizer would repeat the fold's long expressions in whatever asks for its result.
-        folded = write_down(_folded_until_move(located, events, keys, columns), f"lived-{move}")
+        folded = write_down(folded, f"lived-{move}")
         lived = _rows_under_old_keys(located, folded, keys, columns)
         answers = write_down(_with_target(lived, rows, keys, list(columns)), f"answers-{move}")
         row_changes = write_down(_take(row_changes, answers, keys, list(columns)), f"traced-{move}")
@@ -120,16 +124,15 @@ def numbered(prefix: str, keys: Sequence[str]) -> list[str]:
     return [f"{prefix}{place}" for place in range(len(keys))]
 
 
-def _folded_until_move(located: DataFrame, events: DataFrame, keys: Sequence[str], columns: Mapping[str, ColumnType]) -> DataFrame:
-    """Return the fold of the events under each moved row's old key up to the move, by the moved row's key."""
+def _until_move(located: DataFrame, events: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return the events under each moved row's old key up to the move, with the moved row's key."""
     to, old = numbered(TO, keys), numbered(FROM, keys)
     same_key = [F.col(f"a.{name}") == F.col(f"e.{sql.name(key)}") for name, key in zip(old, keys, strict=True)]
     # A read's own position compares with no move: its place in the order does.
     place = f"struct(e.{ORDER}.position.commit, e.{ORDER}.position.change)"
     # Up to the move's own delete: of the several rows that may have had the key, the deleted one is the one that moved.
     until_move = F.expr(f"{place} < a.{_PLACE} OR ({place} = a.{_PLACE} AND e.{OP} = 'd')")
-    earlier = events.alias("e").join(located.alias("a"), [*same_key, until_move]).select("e.*", *[f"a.{name}" for name in to], f"a.{HELD}")
-    return fold_row_versions(earlier, to, [*to, *columns], subject_of_last=True)
+    return events.alias("e").join(located.alias("a"), [*same_key, until_move]).select("e.*", *[f"a.{name}" for name in to], f"a.{HELD}")
 
 
 def _rows_under_old_keys(located: DataFrame, folded: DataFrame, keys: Sequence[str], columns: Mapping[str, ColumnType]) -> DataFrame:

@@ -75,7 +75,7 @@ def without_known(
     keys: Sequence[str],
     columns: Sequence[str],
     table: str | None = None,
-    change_restarts: bool = False,
+    change_restarts: bool,
 ) -> DataFrame:
     """Return the events that a change log does not hold yet.
 

@@ -62,14 +62,14 @@ class Fold:
     """Whether the events include snapshot reads."""
     reads_among_changes: bool
     """Whether they and streamed events may meet."""
+    change_restarts: bool
+    """As :attr:`airflow_cdc.model.connectors.connector.PositionRule.change_restarts`."""
     left_out: Sequence[str] = ()
     """Columns whose values some events leave out."""
     are_documents: bool = False
     """Whether a key is free before another row takes it: the last event alone decides."""
     keeps_deleted: bool = False
     """Whether deleted rows stay, flagged, with their last values. Then no event leaves out a value."""
-    change_restarts: bool = False
-    """As :attr:`airflow_cdc.model.connectors.connector.PositionRule.change_restarts`."""
     has_versions: bool = False
     """Whether some changes follow from a key's row versions: then they have :data:`OF_VERSIONS`."""
 

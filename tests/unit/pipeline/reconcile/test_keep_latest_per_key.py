@@ -54,7 +54,8 @@ def _marked(spark: SparkSession, chains: Sequence[Chain]) -> set[Chain]:
         f"CAST(NULL AS ARRAY<STRING>) AS {UNAVAILABLE}",
         f"CAST(NULL AS ARRAY<STRING>) AS {ABSENT}",
     )
-    latest = keep_latest_per_key(order_events(placed, ["id"], reads_among_changes=True), ["id"], ["id"])
+    ordered = order_events(placed, ["id"], reads_among_changes=True, change_restarts=False)
+    latest = keep_latest_per_key(ordered, ["id"], ["id"], change_restarts=False)
     return {chains[row["id"]] for row in latest.filter(f"{HAZARD} = 1").select("id").collect()}
 
 

@@ -24,7 +24,15 @@ def words_of_ours(folder: Path) -> list[str]:
     """Return the words of the statements, keywords too: any may be the name of a column."""
     decoder = decoder_of({"events.jsonl": []})
     (folder / "events.jsonl").touch()
-    how = Fold(keys=["id"], columns=["id", "name"], are_values=False, has_reads=True, reads_among_changes=True, left_out=["name"])
+    how = Fold(
+        keys=["id"],
+        columns=["id", "name"],
+        are_values=False,
+        has_reads=True,
+        reads_among_changes=True,
+        change_restarts=False,
+        left_out=["name"],
+    )
     statements = [
         decode(decoder, RecordLines(fetch(str(folder), decoder.files), decoder.files, are_values=False)),
         *(fold(how), row_changes(how), count_changes(), find_reads(), each_event()),

@@ -72,7 +72,8 @@ def test_the_staged_frame_is_that_of_spark_s_fold(seed: int, spark: SparkSession
     decoder = decoder_of({"a.jsonl": records}, {"id": "BIGINT", "name": "STRING"})
     decoder = dataclasses.replace(decoder, files=[dataclasses.replace(file, size=10**6) for file in decoder.files])
     events = decoder.events(read_lines(spark, str(tmp_path), decoder.files)).filter(IS_ROW_EVENT)
-    by_spark = keep_latest_per_key(order_events(events, ["id"], reads_among_changes=True), ["id"], ["id", "name"])
+    ordered = order_events(events, ["id"], reads_among_changes=True, change_restarts=False)
+    by_spark = keep_latest_per_key(ordered, ["id"], ["id", "name"], change_restarts=False)
     assert by_spark.filter(f"{HAZARD} = 1").count() == 0
 
     effects: list[str] = []

@@ -115,7 +115,7 @@ def in_spark(spark: SparkSession, histories: Sequence[Sequence[KeyEvent]], *, ke
         f"CAST(NULL AS ARRAY<STRING>) AS {ABSENT}",
         f"CAST(NULL AS STRING) AS {OLD_KEY}",
     )
-    folded = fold_row_versions(events, ["id"], ["id", "v"], keeps_deleted=keeps_deleted).selectExpr(
+    folded = fold_row_versions(events, ["id"], ["id", "v"], keeps_deleted=keeps_deleted, change_restarts=False).selectExpr(
         *("id", "v", OP, OP_IF_ABSENT, OFFSET, f"{REDELIVERED} AS copies", f"{REACH}.began.change AS began"),
         *(f"{REACH}.{name}" for name in ("depends", "first_offset", "last_offset", "expects", "deletes", "writes")),
         f"{UNAVAILABLE} = array('v') AS asks_target",
