@@ -178,13 +178,19 @@ _LINEAGE = f"""CASE WHEN element_at(trail, -1) <> {_TARGETS_OWN}
 
 _PLACES = "transform(filter(events, event -> event.order.read = 0 OR event.order.ordinal.offset IS NULL), event -> event.position)"
 _OFFSETS = f"transform(events, event -> event.row.{OFFSET})"
+_DEPENDS = f"NOT ({_OF_EVENTS.format('held_in_last.trail')} <=> {_OF_EVENTS.format('absent_in_last.trail')})"
+_EARLIER = "filter(events, event -> NOT event.transaction <=> element_at(events, -1).transaction)"
+_LAST_OF_THEIRS = "element_at(theirs, -1)"
+_STRETCH = f"""named_struct('position', {_LAST_OF_THEIRS}.position, 'partition', {_LAST_OF_THEIRS}.row.{PARTITION},
+    'offset', coalesce({_LAST_OF_THEIRS}.row.{OFFSET}, {_LAST_OF_THEIRS}.order.ordinal.offset), 'began', theirs[0].position)"""
+_OF_TRANSACTION = sql.let("theirs", "filter(events, event -> event.transaction <=> transaction)", _STRETCH)
+_PASSED = f"transform(array_distinct(transform({_EARLIER}, event -> event.transaction)), transaction -> {_OF_TRANSACTION})"
 _REACH = f"""named_struct('first', array_min({_PLACES}), 'last', array_max({_PLACES}),
     'first_offset', array_min({_OFFSETS}), 'last_offset', array_max({_OFFSETS}),
     'first_transaction', events[0].transaction, 'last_transaction', element_at(events, -1).transaction,
     'began', try_element_at(filter(events, event -> event.transaction <=> element_at(events, -1).transaction), 1).position,
     'deletes', exists(events, event -> event.op = 'd'), 'writes', exists(events, event -> event.op IN ('c', 'u')),
-    'depends', NOT ({_OF_EVENTS.format("held_in_last.trail")} <=> {_OF_EVENTS.format("absent_in_last.trail")}),
-    'expects', events[0].op IN ('u', 'd'))"""
+    'depends', {_DEPENDS}, 'expects', events[0].op IN ('u', 'd'), 'passed', if({_DEPENDS}, {_PASSED}, NULL))"""
 
 _LAST_LEFT_OUT = "coalesce(element_at(lineage, -1).unavailable, CAST(array() AS array<string>))"
 _NEVER_CARRIED = "forall(lineage, event -> coalesce(array_contains(event.unavailable, name), false))"

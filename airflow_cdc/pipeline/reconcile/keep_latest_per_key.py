@@ -33,16 +33,18 @@ REDELIVERED = "__cdc_redelivered"
 CONFLICTS = "__cdc_conflicts"
 REACH = "__cdc_reach"
 """struct<first position, last position, first_offset, last_offset, first_transaction, last_transaction, began position, deletes boolean,
-writes boolean, depends boolean, expects boolean> of a key's events. First and last cover only events that their position places; the
-transactions' texts are set only where positions do not distinguish transactions. ``began``: the position at which the key's last
-transaction began, NULL where nothing depends. ``depends``: whether the outcome depends on the target holding the key. ``expects``: whether
-the first event is an update or a delete, so that the target should hold the key."""
+writes boolean, depends boolean, expects boolean, passed array> of a key's events. First and last cover only events that their position
+places; the transactions' texts are set only where positions do not distinguish transactions. ``began``: the position at which the key's
+last transaction began, NULL where nothing depends. ``depends``: whether the outcome depends on the target holding the key. ``expects``:
+whether the first event is an update or a delete, so that the target should hold the key. ``passed``: the key's earlier transactions, if
+the outcome depends: array<struct<position of its last event, that one's partition and offset, began position>>."""
 REACH_MEMBERS = {
     **dict.fromkeys(("first", "last"), POSITION_TYPE),
     **dict.fromkeys(("first_offset", "last_offset"), "BIGINT"),
     **dict.fromkeys(("first_transaction", "last_transaction"), "STRING"),
     "began": POSITION_TYPE,
     **dict.fromkeys(("deletes", "writes", "depends", "expects"), "BOOLEAN"),
+    "passed": f"ARRAY<STRUCT<position: {POSITION_TYPE}, partition: INT, offset: BIGINT, began: {POSITION_TYPE}>>",
 }
 """Spark SQL types of the members of :data:`REACH`."""
 READS = "__cdc_reads"
@@ -225,6 +227,7 @@ def _summarize_keys(events: DataFrame, by_key: WindowSpec, *, names_transactions
         "writes": any_is(_WRITES),
         "depends": F.lit(False),  # noqa: FBT003
         "expects": F.first(OP).over(of_key).isin("u", "d"),
+        "passed": F.lit(None).cast(REACH_MEMBERS["passed"]),
     }
     reads = {"newest": F.max(read).over(of_key), "oldest": F.min(F.when(of_whole_table, read_place())).over(of_key)}
     count, copies = F.count("*").over(of_key), F.sum(REDELIVERED).over(of_key)

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from airflow_cdc.model.columns import KIND, OFFSET, OP, ORDINAL, PARTITION, POSITION, REJECT, VALUE_POSITIONS
 from airflow_cdc.model.operation import Operation
 from airflow_cdc.pipeline.decode.decode_events import VALUE_POSITIONS_TYPE
-from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, HAZARD, REACH, REDELIVERED, flag_copies
+from airflow_cdc.pipeline.reconcile.keep_latest_per_key import CONFLICTS, EVENTS, HAZARD, REACH, REACH_MEMBERS, REDELIVERED, flag_copies
 from airflow_cdc.pipeline.reconcile.order_events import IS_COPY, ORDER, comparable, order_events, shared_place, with_copies
 from airflow_cdc.pipeline.spark import sql
 
@@ -57,6 +57,7 @@ def flag_events(
         F.col(OP).isin("c", "u").alias("writes"),
         F.lit(False).alias("depends"),  # noqa: FBT003
         F.lit(False).alias("expects"),  # noqa: FBT003
+        F.lit(None).cast(REACH_MEMBERS["passed"]).alias("passed"),
     )
     once = flagged.withColumn(CONFLICTS, F.when(earlier == 0, F.col(CONFLICTS)).otherwise(0))
     ours = {

@@ -20,7 +20,12 @@ from airflow_cdc.pipeline.record.append_once import read_appended
 from airflow_cdc.pipeline.spark import sql
 
 _LAST = f"coalesce({REACH}.last, {POSITION})"
-_STAYS = f"{OP} = '{KEEP}' OR ({OP} <> 'd' AND {POSITION}.commit < {REACH}.last.commit)"
+_STAYS = f"({OP} = '{KEEP}' OR ({OP} <> 'd' AND {POSITION}.commit < {REACH}.last.commit))"
+_OWN = f"""named_struct('{POSITION}', {_LAST}, '{OP}', if({_STAYS}, '{KEEP}', 'd'), '{PARTITION}', {PARTITION}, '{OFFSET}', {OFFSET},
+    '{BEGAN}', {REACH}.began, '{DEPENDS}', {REACH}.depends AND NOT {_STAYS})"""
+_EARLIER = f"""transform({REACH}.passed, each -> named_struct('{POSITION}', each.position, '{OP}', '{KEEP}', '{PARTITION}', each.partition,
+    '{OFFSET}', each.offset, '{BEGAN}', each.began, '{DEPENDS}', false))"""
+_MARKERS = f"inline(concat(array({_OWN}), if({_STAYS}, coalesce({_EARLIER}, array()), array())))"
 
 
 def markers_of(row_changes: DataFrame, keys: Sequence[str], microbatch: int) -> DataFrame:
@@ -28,23 +33,16 @@ def markers_of(row_changes: DataFrame, keys: Sequence[str], microbatch: int) -> 
     depends, and the microbatch.
 
     Operation ``d``: older events of the key are stale. :data:`KEEP`: rows came and went while the target's row, if any,
-    stayed. Only events of the same transaction are stale, from where it *began*. *Depends*: the key's last transaction left a row if
-    the key was held before it, and none otherwise, or vice versa, so that older events may change its outcome
+    stayed. Only events of the same transaction are stale, from where it *began*; the key's earlier transactions in the microbatch have
+    a marker each: a copy of one of their events may arrive alone. *Depends*: the key's last transaction left a row if the key was held
+    before it, and none otherwise, or vice versa, so that older events may change its outcome
     (:func:`airflow_cdc.pipeline.reconcile.rejoin_transactions.find_cut_keys`).
 
     :param row_changes: with :data:`~airflow_cdc.pipeline.reconcile.keep_latest_per_key.REACH`.
     """
-    stays = F.expr(_STAYS)
-    return row_changes.filter(f"{OP} = 'd' OR {REACH}.depends").select(
-        *[F.col(sql.name(key)) for key in keys],
-        F.expr(_LAST).alias(POSITION),
-        F.when(stays, KEEP).otherwise("d").alias(OP),
-        PARTITION,
-        OFFSET,
-        F.col(REACH)["began"].alias(BEGAN),
-        (F.col(REACH)["depends"] & ~stays).alias(DEPENDS),
-        F.lit(microbatch).cast("bigint").alias(MICROBATCH),
-    )
+    named = [F.col(sql.name(key)) for key in keys]
+    marked = row_changes.filter(f"{OP} = 'd' OR {REACH}.depends")
+    return marked.select(*named, F.expr(_MARKERS)).withColumn(MICROBATCH, F.lit(microbatch).cast("bigint"))
 
 
 def newest_per_transaction(markers: DataFrame, keys: Sequence[str]) -> DataFrame:

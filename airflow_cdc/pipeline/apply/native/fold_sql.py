@@ -13,6 +13,7 @@ from airflow_cdc.model.columns import (
     OP,
     OP_IF_ABSENT,
     PARTITION,
+    PASSED,
     POSITION,
     SNAPSHOT,
     TRANSACTION,
@@ -41,7 +42,7 @@ CHANGES = "cdc_changes"
 """The table of each key's row change."""
 MARKED_AT = "__cdc_marked_at"
 """The position of a key's delete marker."""
-OF_VERSIONS = (OP_IF_ABSENT, BEGAN, DEPENDS, MARKED_AT)
+OF_VERSIONS = (OP_IF_ABSENT, BEGAN, DEPENDS, PASSED, MARKED_AT)
 """Columns of row changes some of which follow from a key's row versions; the target does not have them."""
 _STREAMED = f"CASE WHEN {OP} <> 'r' THEN {POSITION} END"
 _PLACE = "place"
@@ -131,7 +132,7 @@ FROM latest JOIN {EVENTS} AS events ON events.rowid = latest.event{join_carriers
 def row_changes(how: Fold) -> str:
     """Return the query of the row changes: the source's columns under their names, and our own."""
     ours = [OP, POSITION, COMMITTED_AT, PARTITION, OFFSET, *([VALUE_POSITIONS, UNAVAILABLE] if how.leaves_values else [])]
-    ours += [OP_IF_ABSENT, BEGAN, DEPENDS, f"coalesce(last_position, {POSITION}) AS {MARKED_AT}"] if how.has_versions else []
+    ours += [OP_IF_ABSENT, BEGAN, DEPENDS, PASSED, f"coalesce(last_position, {POSITION}) AS {MARKED_AT}"] if how.has_versions else []
     return f"SELECT {', '.join(f'{of_source(column)} AS {name(column)}' for column in how.columns)}, {', '.join(ours)} FROM {CHANGES}"
 
 

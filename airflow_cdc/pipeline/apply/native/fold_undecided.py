@@ -20,6 +20,7 @@ from airflow_cdc.model.columns import (
     OP,
     OP_IF_ABSENT,
     PARTITION,
+    PASSED,
     POSITION,
     TRANSACTION,
     UNAVAILABLE,
@@ -38,7 +39,7 @@ from airflow_cdc.pipeline.native.duckdb_sql import of_source
 
 CHOSEN = "cdc_chosen"
 """The table of the numbers of their events (``event``)."""
-_LATEST, _FOLDS, _FOLDED = "cdc_latest", "cdc_folds", "cdc_folded"
+_LATEST, _FOLDS, _STRETCHES, _FOLDED = "cdc_latest", "cdc_folds", "cdc_stretches", "cdc_folded"
 MOST_EVENTS = 100_000
 """Events that Python folds, in about a second; many more are no few exceptions."""
 _PLACEHOLDERS = frozenset(PLACEHOLDER_TEXTS)
@@ -150,7 +151,8 @@ def _fold_latest(how: Fold) -> str:
         positions = positions_of(how.others, f"survivor.{POSITION}")
         values[VALUE_POSITIONS] = f"CASE WHEN fold.dies AND fold.survivor IS NOT NULL THEN {positions} END"
     replaced = ", ".join(f"{value} AS {column}" for column, value in values.items())
-    more = f"fold.op_if_absent AS {OP_IF_ABSENT}, began.{POSITION} AS {BEGAN}, fold.depends AS {DEPENDS}"
+    more = f"fold.op_if_absent AS {OP_IF_ABSENT}, began.{POSITION} AS {BEGAN}, fold.depends AS {DEPENDS}, earlier.{PASSED}"
+    stretch = f'{{position: ended.{POSITION}, "partition": ended.{PARTITION}, "offset": ended.{how.start}, began: began.{POSITION}}}'
     same_key = " AND ".join(f"latest.{of_source(key)} = last.{of_source(key)}" for key in how.keys)
     return f"""
 CREATE TEMP TABLE {_FOLDED} AS
@@ -159,7 +161,14 @@ FROM {_FOLDS} AS fold
   JOIN {EVENTS} AS last ON last.rowid = fold."last"
   JOIN {_LATEST} AS latest ON {same_key}
   JOIN {EVENTS} AS began ON began.rowid = fold.began
-  LEFT JOIN {EVENTS} AS survivor ON survivor.rowid = fold.survivor"""
+  LEFT JOIN {EVENTS} AS survivor ON survivor.rowid = fold.survivor
+  LEFT JOIN (
+    SELECT passed."last" AS fold, list({stretch} ORDER BY passed.began) AS {PASSED}
+    FROM {_STRETCHES} AS passed
+      JOIN {EVENTS} AS began ON began.rowid = passed.began JOIN {EVENTS} AS ended ON ended.rowid = passed.ended
+    GROUP BY ALL
+  ) AS earlier ON earlier.fold = fold."last"
+"""
 
 
 def _create_folds(connection: Any, folds: Sequence[KeyFold]) -> None:
@@ -169,6 +178,9 @@ def _create_folds(connection: Any, folds: Sequence[KeyFold]) -> None:
     kinds |= {name: pa.bool_() for name in ("expects", "deletes", "writes", "depends", "dies")}
     kinds |= {name: pa.string() for name in ("op", "op_if_absent")}
     _create(connection, _FOLDS, {name: [getattr(fold, name) for fold in folds] for name in kinds}, kinds=kinds)
+    stretches = [(fold.last, *stretch) for fold in folds for stretch in fold.passed]
+    columns = {name: [stretch[place] for stretch in stretches] for place, name in enumerate(("last", "began", "ended"))}
+    _create(connection, _STRETCHES, columns, kinds=dict.fromkeys(columns, pa.int64()))
 
 
 def _create(connection: Any, table: str, columns: Mapping[str, Sequence[Any]], *, kinds: Mapping[str, Any]) -> None:

@@ -23,6 +23,7 @@ from airflow_cdc.model.columns import (
     OP,
     OP_IF_ABSENT,
     PARTITION,
+    PASSED,
     POSITION,
     UNAVAILABLE,
     VALUE_POSITIONS,
@@ -56,6 +57,7 @@ _REACH = {
     "writes": "writes",
     "depends": "false",
     "expects": "expects",
+    "passed": f"""if(false, [{{position: {POSITION}, "partition": {PARTITION}, "offset": {OFFSET}, began: {POSITION}}}], NULL)""",
 }
 """SQL over the fold's rows, by member of ``__cdc_reach``."""
 _PLACE = {"position": ("position", POSITION_TYPE), PARTITION: ("lane", "INT")}
@@ -109,7 +111,7 @@ class StagedFold:
 def changes_for_spark(how: Fold) -> str:
     """Return the query of the fold's rows (:data:`~airflow_cdc.pipeline.apply.native.fold_sql.CHANGES`) for :func:`stage_changes`."""
     source = ", ".join(f"{of_source(column)} AS {name(column)}" for column in how.columns)
-    found = _REACH | ({"began": BEGAN, "depends": DEPENDS} if how.has_versions else {})
+    found = _REACH | ({"began": BEGAN, "depends": DEPENDS, "passed": PASSED} if how.has_versions else {})
     reach = ", ".join(f"{name(member)} := {value}" for member, value in found.items())
     ours = [POSITION, OP, OP_IF_ABSENT if how.has_versions else f"{OP} AS {OP_IF_ABSENT}", COMMITTED_AT, PARTITION, OFFSET]
     ours += [UNAVAILABLE, VALUE_POSITIONS] if how.leaves_values else []

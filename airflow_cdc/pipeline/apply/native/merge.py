@@ -17,6 +17,7 @@ from airflow_cdc.model.columns import (
     OP,
     OP_IF_ABSENT,
     PARTITION,
+    PASSED,
     POSITION,
     VALUE_POSITIONS,
 )
@@ -50,7 +51,8 @@ def rows_for(table: Any, changes: Any, columns: Sequence[str], *, microbatch: in
     if OP_IF_ABSENT not in changes.column_names:
         return rows
     position = rows.schema.field(POSITION).type
-    kinds = {OP_IF_ABSENT: pa.string(), BEGAN: position, DEPENDS: pa.bool_(), MARKED_AT: position}
+    stretch = pa.struct([("position", position), ("partition", pa.int32()), ("offset", pa.int64()), ("began", position)])
+    kinds = {OP_IF_ABSENT: pa.string(), BEGAN: position, DEPENDS: pa.bool_(), PASSED: pa.list_(stretch), MARKED_AT: position}
     for each in OF_VERSIONS:
         rows = rows.append_column(each, changes.column(each).cast(kinds[each]))
     return rows
@@ -122,13 +124,15 @@ def _markers(rows: Any, keys: Sequence[str]) -> Any:
 
 
 def _markers_of_versions(rows: Any, keys: Sequence[str]) -> Any:
-    stays = f"{OP} = '{KEEP}' OR ({OP} <> 'd' AND {POSITION}.commit < {MARKED_AT}.commit)"
+    stays = f"({OP} = '{KEEP}' OR ({OP} <> 'd' AND {POSITION}.commit < {MARKED_AT}.commit))"
     values = [*map(name, keys), f"{MARKED_AT} AS {POSITION}", f"if({stays}, '{KEEP}', 'd') AS {OP}", PARTITION, OFFSET, BEGAN]
     with connect_duckdb(threads=1) as connection:
         connection.register("changes", rows)
-        markers = connection.sql(
-            f"SELECT {', '.join(values)}, {DEPENDS} AND NOT ({stays}) AS {DEPENDS}, {MICROBATCH} FROM changes WHERE {OP} = 'd' OR {DEPENDS}"
-        ).to_arrow_table()
+        own = f"SELECT {', '.join(values)}, {DEPENDS} AND NOT {stays} AS {DEPENDS}, {MICROBATCH} FROM changes WHERE {OP} = 'd' OR {DEPENDS}"
+        earlier = f"""
+SELECT {", ".join(map(name, keys))}, each.position, '{KEEP}', each."partition", each."offset", each.began, false, {MICROBATCH}
+FROM (SELECT *, unnest({PASSED}) AS each FROM changes WHERE {DEPENDS} AND {stays})"""
+        markers = connection.sql(f"{own} UNION ALL {earlier}").to_arrow_table()
         connection.unregister("changes")
     return markers.cast(rows.select(markers.column_names).schema)
 

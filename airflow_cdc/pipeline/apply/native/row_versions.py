@@ -56,6 +56,8 @@ class KeyFold:
     """Whether no row is left unless the target's own, where deleted rows are kept."""
     began: int
     """Number of the first event of the last transaction."""
+    passed: tuple[tuple[int, int], ...]
+    """Numbers of the first and the last event of each earlier transaction, if the outcome depends."""
     op: str
     """Operation if the target holds the key: an upsert's code, ``d``, or :data:`~airflow_cdc.model.operation.KEEP`."""
     op_if_absent: str
@@ -105,6 +107,7 @@ def fold_versions(delivered: Sequence[KeyEvent], *, keeps_deleted: bool = False,
     held, absent = (_left(numbered, held=is_held) for is_held in (True, False))
     dies = keeps_deleted and absent.row is None and not held.row
     survivor = _later(held, absent, of_deleted=dies and last.op == "d")
+    depends = _of_events(_left(in_last, held=True).row) != _of_events(_left(in_last, held=False).row)
     offsets = [event.offset for event in events if event.offset is not None]
     return KeyFold(
         last=last.event,
@@ -113,7 +116,8 @@ def fold_versions(delivered: Sequence[KeyEvent], *, keeps_deleted: bool = False,
         began=in_last[0][1].event,
         op=_operation(events, held.row),
         op_if_absent=_operation(events, absent.row),
-        depends=_of_events(_left(in_last, held=True).row) != _of_events(_left(in_last, held=False).row),
+        passed=tuple(_stretches([event for event in events if event.transaction != last.transaction])) if depends else (),
+        depends=depends,
         copies=len(delivered) - len(events),
         first_offset=min(offsets, default=None),
         last_offset=max(offsets, default=None),
@@ -121,6 +125,13 @@ def fold_versions(delivered: Sequence[KeyEvent], *, keeps_deleted: bool = False,
         deletes=any(event.op == "d" for event in events),
         writes=any(event.op in ("c", "u") for event in events),
     )
+
+
+def _stretches(events: Sequence[KeyEvent]) -> Iterator[tuple[int, int]]:
+    """Yield the numbers of the first and the last event of each transaction."""
+    for transaction in dict.fromkeys(event.transaction for event in events):
+        theirs = [event.event for event in events if event.transaction == transaction]
+        yield theirs[0], theirs[-1]
 
 
 def _without_copies(delivered: Sequence[KeyEvent], *, may_repeat: bool) -> Iterator[KeyEvent]:

@@ -120,6 +120,7 @@ def in_spark(spark: SparkSession, histories: Sequence[Sequence[KeyEvent]], *, ke
         *(f"{REACH}.{name}" for name in ("depends", "first_offset", "last_offset", "expects", "deletes", "writes")),
         f"{UNAVAILABLE} = array('v') AS asks_target",
         f"{VALUE_POSITIONS}[0].position.change AS value_from",
+        f"transform({REACH}.passed, each -> array(each.began.change, each.position.change)) AS passed",
     )
     return {row["id"]: row.asDict() for row in folded.collect()}
 
@@ -136,6 +137,7 @@ def in_python(key: int, events: Sequence[KeyEvent], *, keeps_deleted: bool) -> d
         "began": fold.began,
         "asks_target": True if fold.dies and fold.survivor is None else None,
         "value_from": fold.survivor if fold.dies else None,
+        "passed": [list(stretch) for stretch in fold.passed] if fold.depends else None,
         **{name: getattr(fold, name) for name in ("copies", "depends", "first_offset", "last_offset", "expects", "deletes", "writes")},
     }
 
