@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from airflow_cdc.model.archive.survey import TopicShape
 from airflow_cdc.model.columns import KIND
 from airflow_cdc.pipeline.decode.envelope import in_line
+from airflow_cdc.pipeline.decode.fillers import HASH_OF_NULL
 from airflow_cdc.pipeline.decode.renamed_columns import names_today, under_new_names
 from airflow_cdc.pipeline.decode.source_columns import SourceColumns, image_names
 from airflow_cdc.pipeline.spark import sql
@@ -23,6 +24,19 @@ def sometimes_absent(columns: SourceColumns, shapes: Iterable[TopicShape]) -> li
     names = [set(image_names(text)) for text in {shape.value_shape for shape in written} if text]
     shared = set.intersection(*names) if names else set(columns.types)
     return [name for name in columns.types if name not in shared and name not in columns.keys]
+
+
+def hashes_of_null(names: Iterable[str], image: str, formerly: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Return by column what NULL stands for among an image's hashes: a value if the event's schema has the column, otherwise none.
+
+    An image without a column contradicts no value of it: the row that an update changes had one before the source dropped the column.
+
+    :param names: of columns that are missing from some of the events' schemas.
+    :param image: the envelope's member, such as ``before``.
+    :param formerly: as for :func:`names_of_absent`.
+    """
+    carried = names_today(f"json_object_keys({in_line(image)})", formerly)
+    return {name: f"if(coalesce(array_contains({carried}, {sql.text(name)}), true), {HASH_OF_NULL}, NULL)" for name in names}
 
 
 def names_of_absent(names: Iterable[str], formerly: Mapping[str, tuple[str, ...]]) -> str:

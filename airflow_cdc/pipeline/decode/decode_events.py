@@ -32,7 +32,7 @@ from airflow_cdc.model.columns import (
     TRANSACTION,
     UNAVAILABLE,
 )
-from airflow_cdc.pipeline.decode.absent_columns import names_of_absent, sometimes_absent
+from airflow_cdc.pipeline.decode.absent_columns import hashes_of_null, names_of_absent, sometimes_absent
 from airflow_cdc.pipeline.decode.envelope import (
     KIND_MEMBERS,
     LINE_STRUCT,
@@ -303,7 +303,7 @@ class Decoder(MicrobatchShape):
         staged = records.selectExpr(
             *[f"{unless_unavailable(text)} AS {sql.name(name)}" for name, text in texts.items()],
             f"{self._unavailable(texts)} AS {UNAVAILABLE}",
-            f"{self._absent()} AS {ABSENT}",
+            f"{names_of_absent(self._sometimes_absent(), self.columns.formerly)} AS {ABSENT}",
             f"{self.dialect.transactions.identity.replace('source.', 'payload.source.')} AS {TRANSACTION}",
             *(self._images() if with_images else []),
             f"{position} AS {POSITION}",
@@ -364,12 +364,14 @@ class Decoder(MicrobatchShape):
         if not set(self.columns.keys).isdisjoint(self.columns.by_schema):
             # Who reads this text as a record finds the schema of the key's columns where a record has it.
             old_key = f"concat('{{\"value\":{{\"schema\":', coalesce({SCHEMA}, 'null'), '}},', substr({old_key}, 2))"
-        before = hashes_of("payload.before", self.hashed_columns, omits=self.omitted_before)
+        absent, formerly = self._sometimes_absent(), self.columns.formerly
+        nulls = {**hashes_of_null(absent, "before", formerly), **dict.fromkeys(self.omitted_before, "NULL")}
+        before = hashes_of("payload.before", self.hashed_columns, nulls=nulls)
         if self.dialect.images.before_has_fillers:
             before = f"if({shows_row('payload.before', self.hashed_columns)}, {before}, NULL)"
         return [
             f"{before} AS {BEFORE}",
-            f"{hashes_of('payload.after', self.hashed_columns)} AS {AFTER}",
+            f"{hashes_of('payload.after', self.hashed_columns, nulls=hashes_of_null(absent, 'after', formerly))} AS {AFTER}",
             f"{old_key} AS {OLD_KEY}",
         ]
 
@@ -381,9 +383,9 @@ class Decoder(MicrobatchShape):
             f"{lacking(self._unavailable(texts))} AS {LACKING}",
         ]
 
-    def _absent(self) -> str:
+    def _sometimes_absent(self) -> list[str]:
         ours = [shape for shape in self.shapes if not self.foreign.holds(shape)] if self.value_shape.has_own_columns else []
-        return names_of_absent(sometimes_absent(self.columns, ours), self.columns.formerly)
+        return sometimes_absent(self.columns, ours)
 
     def _unavailable(self, texts: Mapping[str, str]) -> str:
         """Return the SQL of the names of columns with an unavailable value. Only large types can have one."""

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -92,17 +92,17 @@ def fill_from_before(
     return records.withColumn(_BEFORE, F.expr(before)).withColumn("payload", F.col("payload").withField("after", after)).drop(_BEFORE)
 
 
-def hashes_of(image: str, columns: Sequence[str], *, omits: Collection[str] = ()) -> str:
+def hashes_of(image: str, columns: Sequence[str], *, nulls: Mapping[str, str]) -> str:
     """Return the SQL of an image's hashes, one per column, NULL where the image does not carry it; NULL where there is no image or column.
 
-    :param omits: the columns in which NULL may stand for a value that the image does not carry.
+    :param nulls: SQL of what NULL stands for, by column; otherwise it is a value, :data:`HASH_OF_NULL`.
     """
     if not columns:
         return "CAST(NULL AS array<bigint>)"
     hashes = []
     for name in columns:
         text = f"{image}.{sql.name(name)}"
-        null = "NULL" if name in omits else HASH_OF_NULL
+        null = nulls.get(name, HASH_OF_NULL)
         hashes.append(f"CASE WHEN {text} IS NULL THEN {null} WHEN {text} NOT IN ({PLACEHOLDERS}) THEN xxhash64({text}) END")
     return f"if({image} IS NULL, NULL, CAST(array({', '.join(hashes)}) AS array<bigint>))"
 
