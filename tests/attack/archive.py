@@ -95,9 +95,13 @@ class Archive:
         self.to_grow = []
 
     def copy(self, file: File) -> None:
-        """Let a file come again in another folder."""
+        """Let a file come again in another folder, whole or in part."""
+        records = file.records
+        if self.random.random() < 0.5:
+            first = self.random.randrange(len(records))
+            records = records[first : self.random.randrange(first, len(records)) + 1]
         self._number += 1
-        self.write(File(f"again{self._number}/{file.path}", file.records))
+        self.write(File(f"again{self._number}/{self._path(records)}", records))
 
     def _next_records(self, *, is_last: bool) -> list[Logged]:
         """Return the records that no file has yet; with cut transactions some at the end wait."""

@@ -47,7 +47,7 @@ class Feature(str, Enum):
     LAGGING = "lagging"
     """Files of a partition come in their order, but long after those of others."""
     AGAIN = "again"
-    """Files come again in another folder."""
+    """Files, or parts of them, come again in another folder."""
     GROWN = "grown"
     """A file grows after it was applied."""
     CUT = "cut"
