@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder, TableFeatures
 
-from airflow_cdc.model.columns import BEGAN, DEPENDS, OP, OP_IF_ABSENT, POSITION
+from airflow_cdc.model.columns import BEGAN, DEPENDS, OP, OP_IF_ABSENT, PASSED, POSITION
 from airflow_cdc.model.errors import ConcurrentRunError
 from airflow_cdc.model.operation import KEEP
 from airflow_cdc.pipeline.apply.native.fold_sql import MARKED_AT
@@ -139,7 +139,7 @@ def test_what_a_change_does_depends_on_whether_the_table_holds_its_key(is_marked
         written = plain.set_column(plain.schema.get_field_index(OP), OP, pa.array(ops)).append_column(OP_IF_ABSENT, pa.array(absent))
         for column in (BEGAN, MARKED_AT):
             written = written.append_column(column, plain.column(POSITION))
-        written = written.append_column(DEPENDS, pa.array([False] * len(picked)))
+        written = written.append_column(DEPENDS, pa.array([False] * len(picked))).append_column(PASSED, pa.nulls(len(picked)))
         merge_rows(uri, written, KEYS, of=of(microbatch))
         counted = metrics(uri)
         assert counted["numTargetRowsDeleted"] == len(before.keys() - rows.keys())
