@@ -35,8 +35,12 @@ def hashes_of_null(names: Iterable[str], image: str, formerly: Mapping[str, tupl
     :param image: the envelope's member, such as ``before``.
     :param formerly: as for :func:`names_of_absent`.
     """
-    carried = names_today(f"json_object_keys({in_line(image)})", formerly)
+    carried = _names_in(image, formerly)
     return {name: f"if(coalesce(array_contains({carried}, {sql.text(name)}), true), {HASH_OF_NULL}, NULL)" for name in names}
+
+
+def _names_in(image: str, formerly: Mapping[str, tuple[str, ...]]) -> str:
+    return names_today(f"json_object_keys({in_line(image)})", formerly)
 
 
 def names_of_absent(names: Iterable[str], formerly: Mapping[str, tuple[str, ...]]) -> str:
@@ -47,5 +51,5 @@ def names_of_absent(names: Iterable[str], formerly: Mapping[str, tuple[str, ...]
     listed = ", ".join(sql.text(name) for name in names)
     if not listed:
         return "CAST(NULL AS ARRAY<STRING>)"
-    carried = names_today(f"json_object_keys({in_line('after')})", formerly)
+    carried = _names_in("after", formerly)
     return f"if({KIND} = 'd', NULL, nullif(array_except(array({listed}), coalesce({carried}, array({listed}))), array()))"
