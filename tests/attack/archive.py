@@ -33,6 +33,7 @@ class Archive:
         self.by_partition = self.is_sink or Feature.LAGGING in features or self.random.random() < 0.4
         self.ending = self.random.choice(["", "", ".gz"])
         self.archived: set[int] = set()
+        self._places: set[tuple[int, int]] = set()
         self.written: list[File] = []
         self.held_back: list[File] = []
         self.to_grow: list[File] = []
@@ -45,6 +46,16 @@ class Archive:
     def owes(self) -> bool:
         """Whether records of what has happened have still to come."""
         return bool(self.held_back or self.to_grow or self.sealed or self._read < len(self.topic.log))
+
+    def events_of_half_copies(self) -> set[int]:
+        """Return the numbers of the events that a restarted connector sent again, if some of their copies have come and some have not."""
+        first_deliveries: dict[int, Logged] = {}
+        has_come: dict[int, set[bool]] = defaultdict(set)
+        for each in self.topic.log:
+            if each.serial is not None and first_deliveries.setdefault(each.serial, each) is not each:
+                has_come[each.transaction].add((each.partition, each.offset) in self._places)
+        half = {transaction for transaction, found in has_come.items() if len(found) > 1}
+        return {serial for serial, each in first_deliveries.items() if each.transaction in half}
 
     def flush(self, *, is_last: bool = False) -> None:
         """Make files of what the topic got, and let most of them come."""
@@ -149,6 +160,7 @@ class Archive:
             self._put(file.path.replace(".json", ".keys.json"), [each.key for each in records])
         self._put(file.path, lines)
         self.archived |= {each.serial for each in records if each.serial is not None}
+        self._places |= {(each.partition, each.offset) for each in records}
         self.written = [each for each in self.written if each.path != file.path] + [file]
 
     def _put(self, path: str, lines: Sequence[object]) -> None:
