@@ -39,7 +39,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what takes seconds to start, where ``--no-spark`` is given, and what belongs to other parts than ``--part``."""
     part, parts = map(int, config.getoption("--part").split("/"))
     without_slow = config.getoption("--no-spark")
-    others = [item for item in items if crc32(item.nodeid.encode()) % parts != part % parts or (without_slow and _is_slow(item))]
+    others = [
+        item
+        for item in items
+        if crc32(item.nodeid.encode()) % parts != part % parts or (without_slow and _is_slow(item)) or _is_left_to_other_captures(item)
+    ]
     if others:
         config.hook.pytest_deselected(items=others)
         left_out = set(others)
@@ -49,6 +53,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_slow(item: pytest.Item) -> bool:
     names = set(getattr(item, "fixturenames", ()))
     return "spark" in names or item.get_closest_marker("slow") is not None or "system" in item.path.parts
+
+
+def _is_left_to_other_captures(item: pytest.Item) -> bool:
+    """Whether a test takes Spark minutes, and others of its kind do the same by Spark: ``both_engines(by_spark=...)`` names those."""
+    marker, called = item.get_closest_marker("both_engines"), getattr(item, "callspec", None)
+    by_spark = marker.kwargs.get("by_spark") if marker else None
+    return bool(by_spark and called and called.params["engine"] is Engine.SPARK and called.params["capture"] not in by_spark)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -136,6 +136,7 @@ def test_a_capture_of_lives_in_three_partitions_gives_the_database_s_final_rows(
     judge(capture, tmp_path / "lake", finals, apply, spark, tables=(ONE[capture],))
 
 
+@pytest.mark.both_engines(by_spark=("pg_recreated", "maria_blocking"))
 @pytest.mark.deep
 @pytest.mark.parametrize("capture", ONE)
 @pytest.mark.parametrize("partitions", [1, 3])

@@ -101,6 +101,7 @@ def test_a_capture_of_a_restore_gives_the_database_s_final_rows(
     assert sum(flow.events.read for flow in again.flows) == 0
 
 
+@pytest.mark.both_engines(by_spark=("sqlserver_restored", "oracle_resetlogs"))
 @pytest.mark.deep
 @pytest.mark.parametrize("capture", DECIDED)
 def test_a_capture_of_a_restore_applied_file_by_file_and_twice_gives_the_database_s_final_rows(
