@@ -31,7 +31,7 @@ def with_earlier(asked: Unguarded, first: int) -> DataFrame:
 
 def in_order(events: DataFrame, asked: Unguarded) -> DataFrame:
     """Return such events, or all of some keys, in order."""
-    restarts = asked.decoder.dialect.position.change_restarts
+    restarts = asked.decoder.change_restarts
     return order_events(events, asked.keys, reads_among_changes=True, change_restarts=restarts)
 
 
@@ -44,7 +44,7 @@ def folded(events: DataFrame, asked: Unguarded, name: str) -> DataFrame:
         columns,
         keeps_deleted=asked.target.flags_deletes,
         voided=voids.of_events,
-        change_restarts=asked.decoder.dialect.position.change_restarts,
+        change_restarts=asked.decoder.change_restarts,
     )
     return asked.run.write_down(changes.filter(f"NOT {voids.of_rows}"), name)
 

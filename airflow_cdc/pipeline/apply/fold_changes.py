@@ -54,7 +54,7 @@ def latest_changes(run: MicrobatchRun, decoder: Decoder, events: DataFrame, *, s
     keys, columns = decoder.columns.keys, list(decoder.columns.types)
     events = events.filter(IS_ROW_EVENT)
     has_versions = not decoder.dialect.documents
-    restarts = decoder.dialect.position.change_restarts
+    restarts = decoder.change_restarts
     ordered = order_events(events, keys, reads_among_changes=surveyed.is_mixed, change_restarts=restarts)
     names = not decoder.dialect.commit_identifies_transaction
     latest = keep_latest_per_key(
@@ -119,7 +119,7 @@ def resolve_hazards(
     if latest.hazardous is None:
         return Folded(row_changes=resolve_documents(run, decoder, latest.changes, target=target))
     changes, hazardous = latest.changes.drop(READS), latest.hazardous
-    restarts = decoder.dialect.position.change_restarts
+    restarts = decoder.change_restarts
 
     def with_images(lines: DataFrame) -> DataFrame:
         events = decoder.events(lines, with_images=True).filter(IS_ROW_EVENT)

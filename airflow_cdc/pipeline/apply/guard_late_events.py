@@ -283,7 +283,7 @@ def _rejoin(
     with reading_earlier(run, reduce(DataFrame.unionByName, concerned).select(*named)):
         everything = run.write_down(in_order(with_earlier(asked, first), asked), "everything")
     theirs = everything.join(_touched(everything, asked, cut=cut, parted=parted), keys, "left_semi")
-    restarts = decoder.dialect.position.change_restarts
+    restarts = decoder.change_restarts
     theirs = in_settled_order(theirs, keys, place=run.name, change_restarts=restarts)
     rejoined = folded(theirs, asked, "rejoined")
     prior = _rows_before(run, target, first, report_of=report_of).filter(f"NOT {asked.voids.of_rows}")
@@ -304,7 +304,7 @@ def _touched(everything: DataFrame, asked: Unguarded, *, cut: DataFrame | None, 
         # A file that arrives again brings no new event. Neither does a copy with another offset, if all that share its position are alike.
         place, content = [*named, POSITION], [OP, BEFORE, AFTER]
         theirs = everything.join(cut.select(*named), keys, "left_semi").withColumn(_CONTENT, F.xxhash64(*content))
-        shared = shared_place(change_restarts=asked.decoder.dialect.position.change_restarts)
+        shared = shared_place(change_restarts=asked.decoder.change_restarts)
         at_place = Window.partitionBy(*named, F.expr(shared))
         mixed = F.min(_CONTENT).over(at_place) != F.max(_CONTENT).over(at_place)
         judged = theirs.withColumn(_IS_MIXED, mixed)

@@ -92,7 +92,7 @@ def _fold_again(asked: Unguarded, rows: DataFrame, moves: DataFrame) -> Traced:
     :param moves: all known ones.
     """
     run, keys, types = asked.run, asked.keys, asked.decoder.columns.types
-    restarts = asked.decoder.dialect.position.change_restarts
+    restarts = asked.decoder.change_restarts
     lineage = reached(rows, moves, keys, write_down=run.write_down, back=True)
     with reading_earlier(run, rows):
         everything = with_earlier(asked, _FIRST_MICROBATCH)

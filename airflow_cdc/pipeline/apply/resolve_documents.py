@@ -30,7 +30,7 @@ def resolve_documents(run: MicrobatchRun, decoder: Decoder, latest: DataFrame, *
     asked = keys_to_fold(latest, keys, keeps_deleted=decoder.keeps_deleted)
     if asked.isEmpty():
         return latest
-    restarts = decoder.dialect.position.change_restarts
+    restarts = decoder.change_restarts
     events = decoder.events(run.lines()).filter(IS_ROW_EVENT)
     events = order_events(events, keys, reads_among_changes=True, change_restarts=restarts)
     theirs = events.join(F.broadcast(asked), list(keys), "left_semi")
@@ -47,7 +47,7 @@ def fold_late_documents(
 
     :param known: the target's rows and the delete markers: keys, position, operation, offset and ``__cdc_told_at``.
     """
-    keys, restarts = list(target.keys), decoder.dialect.position.change_restarts
+    keys, restarts = list(target.keys), decoder.change_restarts
     passed = f"""if(k.{OP} = 'r' AND k.{PARTITION} <=> s.{PARTITION} AND k.{OFFSET} IS NOT NULL AND s.{REACH}.first_offset IS NOT NULL,
         k.{OFFSET} >= s.{REACH}.first_offset, k.{POSITION} >= coalesce(s.{REACH}.first, s.{POSITION}))"""
     touched = (

@@ -128,7 +128,7 @@ def stage_events(
         # One statement truncates several tables at one position.
         identity = (*identity, TABLE)
     columns = list(decoder.columns.types)
-    restarts = decoder.dialect.position.change_restarts
+    restarts = decoder.change_restarts
     flagged = flag_events(good, identity, columns=columns, reads_among_changes=surveyed.is_mixed, change_restarts=restarts)
     flagged = run.write_down(flagged, "events")
     staged = count_staged(flagged, cancelled="false", shielded="false", and_hazards=True)

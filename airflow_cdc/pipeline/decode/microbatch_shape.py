@@ -46,6 +46,11 @@ class MicrobatchShape:
     updates: Updates = field(default_factory=Updates)
     """What the microbatch's updates and deletes show of the before images, where records do not carry the flow's keys."""
 
+    @property
+    def change_restarts(self) -> bool:
+        """Whether changes may begin anew inside of a commit, see :class:`airflow_cdc.model.connectors.connector.PositionRule`."""
+        return self.dialect.position.change_restarts
+
     @cached_property
     def value_shape(self) -> ValueShape:
         """The shape of the topic's values."""

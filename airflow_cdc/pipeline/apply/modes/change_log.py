@@ -55,7 +55,7 @@ def _sieve(run: MicrobatchRun, target: TargetTable | None, decoder: Decoder, *, 
 
     def sieve(events: DataFrame) -> tuple[DataFrame, int]:
         known = run.rows_of(target)
-        columns, restarts = list(decoder.columns.types), decoder.dialect.position.change_restarts
+        columns, restarts = list(decoder.columns.types), decoder.change_restarts
         fresh = without_known(events, known, keys=target.keys, columns=columns, table=tables.column, change_restarts=restarts)
         fresh = run.write_down(fresh, "fresh")
         return fresh, fresh.count()

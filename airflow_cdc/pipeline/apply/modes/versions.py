@@ -81,7 +81,7 @@ def _events_of_living(run: MicrobatchRun, target: TargetTable | None, known: Dat
 def _sieve(run: MicrobatchRun, known: DataFrame | None, decoder: Decoder) -> Sieve | None:
     if known is None:
         return None
-    keys, columns, restarts = decoder.columns.keys, list(decoder.columns.types), decoder.dialect.position.change_restarts
+    keys, columns, restarts = decoder.columns.keys, list(decoder.columns.types), decoder.change_restarts
 
     def sieve(events: DataFrame) -> tuple[DataFrame, int]:
         fresh = without_known(events, known, keys=keys, columns=columns, table=TABLE, change_restarts=restarts)
@@ -127,7 +127,7 @@ class VersionedEvents(KeptEvents):
             tables=self.tables,
             may_tie=may_tie,
             everything=everything,
-            change_restarts=self.decoder.dialect.position.change_restarts,
+            change_restarts=self.decoder.change_restarts,
             ended=self.snapshots.ended,
         )
         return Ready(report=report, merge=partial(merge_logged, run, replace(target, columns=types), logged, report=report))

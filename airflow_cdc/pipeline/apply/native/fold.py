@@ -153,7 +153,7 @@ def _how(connection: Any, decoder: Decoder) -> Fold:
         left_out=left_out,
         are_documents=decoder.dialect.documents,
         keeps_deleted=decoder.keeps_deleted,
-        change_restarts=decoder.dialect.position.change_restarts,
+        change_restarts=decoder.change_restarts,
     )
 
 
