@@ -140,7 +140,7 @@ class History:
         known = {each for each in self.archive.archived if as_of is None or events[each].committed_at <= as_of or events[each].is_snapshot}
         rows, unclear = self.source.truth.rows(known)
         if Feature.EQUAL_POSITIONS in self.features:
-            # No position tells such a copy from an event that repeats another: known-differences.md leaves the row open.
+            # No position tells such a copy from an event that repeats another: docs/reference/known-differences.md leaves it open.
             unclear |= {key for serial in self.archive.events_of_half_copies() for key in events[serial].effects}
         lines = differences((lake or self.lake).table, self.source.key_columns, self.source.columns, rows, unclear)
         self.compared += 1

@@ -65,7 +65,8 @@ def _told_by_log(asked: Unguarded, guarded: Guarded, log: DataFrame | None) -> l
     if not asked.staged.has_deletes or places_unnamed(log, asked.keys).isEmpty():
         return [told]
     deletes = asked.decoder.events(asked.run.lines()).filter(f"{IS_ROW_EVENT} AND {OP} = 'd'").select(POSITION)
-    return [told, rows_paired(deletes, log, asked.keys).join(_whole(guarded, asked.keys), asked.keys, "left_anti")]
+    # Also of rows that lack nothing any more: others may have moved on from them.
+    return [told, rows_paired(deletes, log, asked.keys)]
 
 
 def _told_by_own(asked: Unguarded, guarded: Guarded, read_markers: Callable[[], DataFrame | None]) -> list[DataFrame]:
