@@ -40,7 +40,7 @@ def mend_moved_rows(asked: Unguarded, guarded: Guarded, read_markers: Callable[[
     """
     run, keys = asked.run, asked.keys
     log = read_moves(run.spark, run.state(moves_uri), except_microbatch=run.microbatch.number) if run.checkpoint.moves_kept else None
-    starts = [*_told_by_log(asked, guarded, log), *_told_by_own(asked, guarded, read_markers)]
+    starts = [*_told_by_log(asked, log), *_told_by_own(asked, guarded, read_markers)]
     if not starts:
         return guarded
     concerned = run.write_down(reduce(DataFrame.unionByName, starts).distinct(), "concerned")
@@ -57,7 +57,7 @@ def mend_moved_rows(asked: Unguarded, guarded: Guarded, read_markers: Callable[[
     return _mended(asked, guarded, traced)
 
 
-def _told_by_log(asked: Unguarded, guarded: Guarded, log: DataFrame | None) -> list[DataFrame]:
+def _told_by_log(asked: Unguarded, log: DataFrame | None) -> list[DataFrame]:
     """Return the keys of rows that moved in earlier microbatches, and that an event of this one is about."""
     if log is None:
         return []
