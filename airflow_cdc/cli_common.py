@@ -65,12 +65,9 @@ def spark_command(command: str, master: str, conf: list[str] | None, connect: st
     console = divert_stderr(Path(log))
     failed = True
     try:
-        from airflow_cdc import runtime
         from airflow_cdc.pipeline.spark.connect import release_sessions
         from airflow_cdc.pipeline.spark.session import start_late, start_session
 
-        if not connect:
-            os.environ.update(runtime.spark_environment(master))
         try:
             start = start_late if command == "apply" else start_session
             yield start(f"airflow-cdc {command}", master=master, options=settings, remote=connect), console

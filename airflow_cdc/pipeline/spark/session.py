@@ -78,6 +78,7 @@ def start_session(
     :param master: used if spark-submit chose none, such as ``local[*]``.
     :param options: Spark settings that override ours.
     :param remote: URL of the server. The caller must call :func:`airflow_cdc.pipeline.spark.connect.release_sessions` at the end.
+    :raises JavaNotFoundError: when Spark is to start in this process, and there is no Java.
     :raises CdcError: with a ``remote``, as in :func:`airflow_cdc.pipeline.spark.connect.open_session`.
     """
     # PySpark logs each failed analysis with its whole plan, which would hide our own error.
@@ -91,6 +92,8 @@ def start_session(
         builder = builder.master(master)
     # Under spark-submit the submitter chose jars and extensions, Delta's among them; ours would replace the list.
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
+        os.environ.update(runtime.spark_environment(master or "local[*]"))
     ours = {} if submitted else {**_APPLICATION_OPTIONS, **runtime.DRIVER_OPTIONS, **runtime.spark_options()}
     for key, value in {**ours, **SESSION_OPTIONS, **(options or {})}.items():
         builder = builder.config(key, value)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc import __version__
+from airflow_cdc.runtime import JavaNotFoundError
 from tests.support.events import TOPIC, numbered, sqlserver, write_records
 from tests.unit.cli.conftest import ANN, BEN, CLOSED_LATE, ORDERS, TEAPOT, Ended, Run, logs, process
 
@@ -29,6 +30,25 @@ def test_a_consistent_run_reports_where_it_cut_and_what_waits(run: Run, tmp_path
     assert (cut["prefix"], cut["is_proven"], cut["waits_for"]) == (TOPIC.split(".", maxsplit=1)[0], False, [])
     assert f"{cut['prefix']}: cut before commit position {cut['before']}" in ended.stderr
     assert f"{TOPIC}: 1 records in 1 files wait behind the cut" in ended.stderr
+
+
+def test_without_java_the_native_engine_applies_and_what_needs_spark_fails_with_the_next_step(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_java() -> Path:
+        raise JavaNotFoundError
+
+    write_records(tmp_path / "archive" / "1.jsonl", numbered([sqlserver("c", commit=1, after=BEN)]))
+    monkeypatch.setattr("airflow_cdc.runtime.spark.require_java_home", no_java)
+
+    ended = run("apply", "--archive", tmp_path / "archive", "--lake", tmp_path / "lake", "--json")
+    assert ended.code == 0
+    assert [batch["engine"] for flow in ended.document["flows"] for batch in flow["batches"]] == ["native"]
+
+    ended = run("apply", "--archive", tmp_path / "archive", "--lake", tmp_path / "by-spark", "--engine", "spark")
+    assert ended.code == 1
+    assert "JavaNotFoundError: Spark needs Java 17 or newer" in ended.stderr
+    assert "Next step: set JAVA_HOME" in " ".join(ended.stderr.split())
 
 
 def test_a_flow_that_fails_is_named_with_the_next_step_and_the_others_complete(run: Run, tmp_path: Path) -> None:
