@@ -12,7 +12,6 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from airflow_cdc import runtime
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.flow.table_mode import TableMode
@@ -78,7 +77,6 @@ def engine(request: pytest.FixtureRequest) -> Engine | None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Spark with Delta on two cores; what it writes by itself goes to a temporary folder."""
     scratch = tmp_path_factory.mktemp("spark")
-    os.environ.update(runtime.spark_environment("local[2]"))
     os.environ["SPARK_LOCAL_DIRS"] = str(scratch)
     session = start_session(
         "airflow-cdc tests",

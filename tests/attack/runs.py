@@ -68,12 +68,9 @@ def _no_spark() -> SparkSession:
 
 @cache
 def _one_spark() -> SparkSession:
-    import os
 
-    from airflow_cdc import runtime
     from airflow_cdc.pipeline.spark.session import start_session
 
-    os.environ.update(runtime.spark_environment("local[2]"))
     options = {"spark.ui.enabled": "false", "spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2"}
     session = start_session("attack", master="local[2]", options=options)
     session.sparkContext.setLogLevel("OFF")

@@ -125,9 +125,8 @@ def grouped(names: Iterable[str]) -> list[History]:
     ways = [(name, way) for name in names for way in itertools.product((0, 1), repeat=len(STORIES[name]))]
 
     def files(name: str, way: Sequence[int]) -> list[list[Event]]:
-        parts = zip(STORIES[name], way, strict=True)
         by_file: list[list[Event]] = [[], []]
-        for part, file in parts:
+        for part, file in zip(STORIES[name], way, strict=True):
             by_file[file] += part
         return by_file
 
@@ -191,7 +190,7 @@ def test_every_order_of_the_files_gives_every_row_its_value(
     "told",
     [
         # The delete of a first move comes with all of a second one: the row has moved on when its value is found.
-        pytest.param(grouped(["the halves of a move apart"])[5:6], id="one of a row that moved on", marks=pytest.mark.deep),
+        pytest.param(grouped(["the halves of a move apart"])[5:6], id="one of a row that moved on"),
         pytest.param(histories(STORIES), id="all", marks=pytest.mark.deep),
         pytest.param(grouped(STORIES), id="all, in two files", marks=pytest.mark.deep),
     ],
