@@ -25,10 +25,8 @@ _TEXTS = (PLACEHOLDER, base64.b64encode(_BYTES).decode(), _BYTES.hex())
 # numbers, one per byte (docs/sources/debezium.md#unavailable-values; Debezium's UnchangedToastedPlaceholder). Arrays as JSON text, with
 # or without spaces.
 _NESTED = (*([text] for text in (*_TEXTS, _UUID)), {PLACEHOLDER: PLACEHOLDER}, list(_BYTES))
-PLACEHOLDER_TEXTS = (
-    *_TEXTS,
-    *(json.dumps(nested, separators=separators) for nested in _NESTED for separators in ((",", ":"), (", ", ": "))),
-)
+_SPACED = ((",", ":"), (", ", ": "))
+PLACEHOLDER_TEXTS = (*_TEXTS, *dict.fromkeys(json.dumps(nested, separators=each) for nested in _NESTED for each in _SPACED))
 PLACEHOLDERS = ", ".join(map(sql.text, PLACEHOLDER_TEXTS))
 
 _BEFORE = "__cdc_values_before"

@@ -14,7 +14,7 @@ from airflow_cdc.model.position.epochs import Epochs
 from airflow_cdc.model.position.lives import LANES, Lives
 from airflow_cdc.model.position.position import EPOCH
 from airflow_cdc.model.position.reach import UNKNOWN_PARTITION
-from airflow_cdc.pipeline.apply.native.left_out import HAS_BEFORE, LEFT_OUT, is_odd_placeholder, names_left_out
+from airflow_cdc.pipeline.apply.native.left_out import HAS_BEFORE, LEFT_OUT, find_placeholders, is_odd_placeholder, names_left_out
 from airflow_cdc.pipeline.apply.native.own_keys_sql import MOVES, misfits, of_leaves, of_staged
 from airflow_cdc.pipeline.decode.decode_events import Decoder
 from airflow_cdc.pipeline.decode.event_place import INITIAL
@@ -74,7 +74,8 @@ WITH lines AS (
   SELECT *, payload.op AS op, {", ".join([read, *_definitions(decoder)])} FROM lines WHERE {_is_ours(decoder, lines)}
 ), staged AS (
   SELECT {", ".join(f"{value} AS {of_source(column)}" for column, value in values.items())},
-    {", ".join(name(column) for column in (*(f"leaf {column}" for column in columns), *old) if column not in kept)}{_listed(_named(kept))},
+    {", ".join(name(column) for column in (*(f"leaf {column}" for column in columns), *old) if column not in kept)}
+    {_listed(_named(kept | find_placeholders(types)))},
     {op} AS {OP}, is_tombstone, topic, payload, {START}, {IS_OF_LAYOUT},
     {PARTITION}, {OFFSET},
     {{'commit': {_in_epoch(f"CAST({commit} AS {NUMBER})", decoder.epochs)},
@@ -254,7 +255,7 @@ def _misfits(decoder: Decoder) -> str:
         cases.append(f"WHEN {leaf} IS NOT NULL AND {value} IS NULL THEN {text(f'a value of column {column}')}")
         if may_be_unavailable(rule.sql_type):
             is_key = column in decoder.columns.keys
-            cases.append(f"WHEN {is_odd_placeholder(leaf, is_key=is_key)} THEN 'an unavailable value of an unusual form'")
+            cases.append(f"WHEN {is_odd_placeholder(column, is_key=is_key)} THEN 'an unavailable value of an unusual form'")
     return " ".join(cases)
 
 

@@ -104,17 +104,12 @@ class Fold:
         """The columns that order a partition's events."""
         return f"{START}, event" if self.are_values else OFFSET
 
-    @property
-    def backwards(self) -> str:
-        """As above, the last first."""
-        return f"{START} DESC, event DESC" if self.are_values else f"{OFFSET} DESC"
-
 
 def fold(how: Fold) -> str:
     """Return the statement that makes :data:`CHANGES`: each key's last event, with sums over all of the key's events.
 
-    The rules are those of :func:`airflow_cdc.pipeline.reconcile.keep_latest_per_key.keep_latest_per_key`. Windows cost most of it: a key
-    with one event, which in a large table is most of them, needs none.
+    The rules are those of :func:`airflow_cdc.pipeline.reconcile.keep_latest_per_key.keep_latest_per_key`. Windows cost most of it, of few
+    rows too: there is one, and a key with one event, which in a large table is most of them, needs none.
     """
     key = how.key
     picked = [carried(column) if column in how.left_out else f"events.{of_source(column)}" for column in how.columns]
@@ -125,7 +120,7 @@ WITH tallied AS MATERIALIZED (
 ), {in_order(how, f"SELECT {key} FROM tallied WHERE events > 1")}, {_of_several(key, how)}, latest AS (
   SELECT * FROM last_of_several UNION ALL {_alone(how)}
 )
-SELECT {", ".join(picked)}, latest.* EXCLUDE (event){_resolved(how)}
+SELECT {", ".join(picked)}, {_last_event(how)}, latest.* EXCLUDE (event){_resolved(how)}
 FROM latest JOIN {EVENTS} AS events ON events.rowid = latest.event{join_carriers(how.left_out, EVENTS)}"""
 
 
@@ -136,9 +131,10 @@ def row_changes(how: Fold) -> str:
     return f"SELECT {', '.join(f'{of_source(column)} AS {name(column)}' for column in how.columns)}, {', '.join(ours)} FROM {CHANGES}"
 
 
-def _place(start: str) -> str:
-    """Return the columns of a key's last event; ``start``: the column that gives its offset, see :attr:`Fold.start`."""
-    return f"event, {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {start} AS {OFFSET}"
+def _last_event(how: Fold) -> str:
+    """Return the columns of a key's last event."""
+    of_event = [OP, POSITION, COMMITTED_AT, PARTITION, f"{how.start} AS {OFFSET}", *([LEFT_OUT] if how.left_out else [])]
+    return ", ".join(f"events.{each}" for each in of_event)
 
 
 _OF_ONE_EVENT = f"""1 AS events, 0 AS copies, false AS conflicts, false AS unordered, false AS hazard, {OP} = 'd' AS deletes,
@@ -159,7 +155,7 @@ def _of_several(key: str, how: Fold) -> str:
     may_be_copy = f"before_op IN ('c', 'u') AND before_position.commit = {POSITION}.commit AND before_position >= {POSITION}"
     removes_another = " OR ".join(f"coalesce({each}, false)" for each in (created, behind_more, may_be_copy))
     return f"""near AS (
-  SELECT *, lag({POSITION}) OVER k AS before_position, lag({POSITION}, 2) OVER k AS that_position,
+  SELECT *, row_number() OVER k AS nth, lag({POSITION}) OVER k AS before_position, lag({POSITION}, 2) OVER k AS that_position,
     lag({OP}) OVER k AS before_op, lag({OP}, 2) OVER k AS that_op,
     lag({TRANSACTION}) OVER k AS before_transaction, lag({TRANSACTION}, 2) OVER k AS that_transaction,
     lag({PARTITION}) OVER k AS before_partition, lag({how.start}) OVER k AS before_offset
@@ -174,17 +170,12 @@ def _of_several(key: str, how: Fold) -> str:
     {OP} IN ('u', 'd') AS is_change{link}
   FROM near
 ), last_of_several AS (
-  SELECT {_place(how.start)},
-  count(*) OVER w AS events, count_if(is_copy) OVER w AS copies, bool_or(coalesce(in_conflict, false)) OVER w AS conflicts,
-  bool_or(is_unordered) OVER w AS unordered,
-  bool_or(removes_another) OVER w{_deletes_another_s_values(how)} AS hazard, bool_or({OP} = 'd') OVER w AS deletes,
-  bool_or({OP} IN ('c', 'u')) OVER w AS writes, first_value(is_change) OVER w AS expects,
-  first_value({_STREAMED} IGNORE NULLS) OVER w AS first_position, last_value({_STREAMED} IGNORE NULLS) OVER w AS last_position,
-  min({OFFSET}) OVER w AS first_offset, max({OFFSET}) OVER w AS last_offset{_reads_of_key(_over_key) if how.has_reads else ""}
-  {_carriers(how)}
-FROM flagged
-WINDOW w AS (PARTITION BY {key} ORDER BY {order} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
-QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY order_position DESC NULLS LAST, is_read DESC, {how.backwards}) = 1
+  SELECT arg_max(event, nth) AS event, count(*) AS events, count_if(is_copy) AS copies, bool_or(coalesce(in_conflict, false)) AS conflicts,
+    bool_or(is_unordered) AS unordered, bool_or(removes_another){_deletes_another_s_values(how)} AS hazard, bool_or({OP} = 'd') AS deletes,
+    bool_or({OP} IN ('c', 'u')) AS writes, arg_min(is_change, nth) AS expects,
+    arg_min({_STREAMED}, nth) AS first_position, arg_max({_STREAMED}, nth) AS last_position,
+    min({OFFSET}) AS first_offset, max({OFFSET}) AS last_offset{_reads_of_key(_over_key) if how.has_reads else ""}{_carriers(how)}
+  FROM flagged GROUP BY {key}
 )"""
 
 
@@ -192,34 +183,34 @@ def _alone(how: Fold) -> str:
     """Return the query of the events that are their keys' only ones, with the columns of ``last_of_several`` in their order."""
     more = _reads_of_key(_of_event) if how.has_reads else ""
     if how.left_out:
-        more += f", {LEFT_OUT}, coalesce({is_link('NULL', 'NULL')}, false) AS is_chain{own_carriers(how.left_out, 'event')}"
+        more += f", coalesce({is_link('NULL', 'NULL')}, false) AS is_chain{own_carriers(how.left_out, 'event')}"
     return f"""
-  SELECT {_place(how.start)}, {_OF_ONE_EVENT}{more}
+  SELECT event, {_OF_ONE_EVENT}{more}
   FROM (SELECT found.rowid AS event, found.* FROM {EVENTS} AS found JOIN tallied ON found.rowid = tallied.event AND tallied.events = 1)"""
 
 
 def each_event() -> str:
     """Return the query of all events, each as :data:`CHANGES` would have it if its key had no other."""
     return f"""
-SELECT {_place(OFFSET)}, {_OF_ONE_EVENT}{_reads_of_key(_of_event)}, false AS is_unresolved
-FROM (SELECT rowid AS event, * FROM {EVENTS} WHERE NOT is_tombstone)"""
+SELECT {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {OFFSET}, {_OF_ONE_EVENT}{_reads_of_key(_of_event)}, false AS is_unresolved
+FROM {EVENTS} WHERE NOT is_tombstone"""
 
 
 def _carriers(how: Fold) -> str:
     if not how.left_out:
         return ""
-    return f", {LEFT_OUT}, bool_and(coalesce(is_link, false)) OVER w AS is_chain{carriers(how.left_out, 'event', 'w')}"
+    return f", bool_and(coalesce(is_link, false)) AS is_chain{carriers(how.left_out, 'event', 'nth')}"
 
 
 def _resolved(how: Fold) -> str:
     if how.keeps_deleted:
-        unknown = f"CASE WHEN latest.{OP} = 'd' THEN {names_of(how.others)} END AS {UNAVAILABLE}"
-        return f", false AS is_unresolved, {unknown}, if(false, {positions_of([''], f'latest.{POSITION}')}, NULL) AS {VALUE_POSITIONS}"
+        unknown = f"CASE WHEN events.{OP} = 'd' THEN {names_of(how.others)} END AS {UNAVAILABLE}"
+        return f", false AS is_unresolved, {unknown}, if(false, {positions_of([''], f'events.{POSITION}')}, NULL) AS {VALUE_POSITIONS}"
     if not how.left_out:
         return ", false AS is_unresolved"
     positions = f"{value_positions(how.left_out)}, {left_to_table(how.left_out)} AS {UNAVAILABLE}"
     # As where Spark folds a key's row versions.
-    conflicts = f"conflicts AND latest.{LEFT_OUT} IS NULL AS conflicts"
+    conflicts = f"conflicts AND events.{LEFT_OUT} IS NULL AS conflicts"
     return f" REPLACE ({conflicts}), {IS_UNRESOLVED} AS is_unresolved, {positions}"
 
 
@@ -239,13 +230,13 @@ def positions_of(columns: Sequence[str], position: str) -> str:
 
 def _deletes_another_s_values(how: Fold) -> str:
     """Return the SQL, behind a condition, that is true for a delete whose values an earlier event carries, where deleted rows stay."""
-    return f" OR ({OP} = 'd' AND count(*) OVER w > count_if(is_copy) OVER w + 1)" if how.keeps_deleted and how.others else ""
+    return f" OR (arg_max({OP}, nth) = 'd' AND count(*) > count_if(is_copy) + 1)" if how.keeps_deleted and how.others else ""
 
 
 def _narrow(key: str, how: Fold) -> str:
     """Return the columns that decide the order, and the event's place: a window sorts and copies whatever it is given."""
     more = "".join(f", {each}" for each in [START] * how.are_values + [LEFT_OUT, HAS_BEFORE] * bool(how.left_out))
-    return f"rowid AS event, {key}, {OP}, {POSITION}, {COMMITTED_AT}, {PARTITION}, {OFFSET}, {TRANSACTION}, {SNAPSHOT}{more}"
+    return f"rowid AS event, {key}, {OP}, {POSITION}, {PARTITION}, {OFFSET}, {TRANSACTION}, {SNAPSHOT}{more}"
 
 
 _BY_PLACE = f"ordered AS (SELECT * EXCLUDE ({_PLACE}), {_PLACE} AS order_position, {OP} = 'r' AS is_read FROM of_several)"
@@ -305,7 +296,7 @@ _OF_WHOLE_TABLE = f"{OP} = 'r' AND {SNAPSHOT} <> 'incremental'"
 
 
 def _over_key(aggregate: str, value: str) -> str:
-    return f"{aggregate}({value}) OVER w"
+    return f"{aggregate}({value})"
 
 
 def _of_event(_aggregate: str, value: str) -> str:

@@ -24,20 +24,33 @@ _ANY_PLACEHOLDER = text("|".join(map(re.escape, _LEAVES)))
 _NONE = "CAST(NULL AS VARCHAR[])"
 
 
+def find_placeholders(types: Mapping[str, str]) -> dict[str, str]:
+    """Return the SQL, by name, of whether the leaf of each column that may be unavailable is a placeholder; ``types``: Spark SQL types by
+    column.
+
+    A statement has the pattern once a column: it is longer than all the rest, and each copy is parsed, planned and matched.
+    """
+    large = (column for column, kind in types.items() if may_be_unavailable(kind))
+    return {_flag(column): _is_placeholder(name(f"leaf {column}")) for column in large}
+
+
 def names_left_out(types: Mapping[str, str], keys: Sequence[str]) -> str:
-    """Return the SQL of :data:`LEFT_OUT` over the columns' leaves; ``types``: Spark SQL types by column."""
-    large = {column: name(f"leaf {column}") for column, kind in types.items() if may_be_unavailable(kind) and column not in keys}
-    if not large:
+    """Return the SQL of :data:`LEFT_OUT` over :func:`find_placeholders`; ``types``: Spark SQL types by column."""
+    flags = {column: name(_flag(column)) for column, kind in types.items() if may_be_unavailable(kind) and column not in keys}
+    if not flags:
         return _NONE
-    any_is = " OR ".join(map(_is_placeholder, large.values()))
-    found = ", ".join(f"CASE WHEN {_is_placeholder(leaf)} THEN {text(column)} END" for column, leaf in large.items())
-    return f"CASE WHEN {any_is} THEN list_filter([{found}], lambda each: each IS NOT NULL) END"
+    found = ", ".join(f"CASE WHEN {flag} THEN {text(column)} END" for column, flag in flags.items())
+    return f"CASE WHEN {' OR '.join(flags.values())} THEN list_filter([{found}], lambda each: each IS NOT NULL) END"
 
 
-def is_odd_placeholder(leaf: str, *, is_key: bool) -> str:
-    """Return the SQL that is true for a leaf with a placeholder in a form or place that only Spark knows."""
-    found = f"contains({leaf}, '__debezium_unavailable')"
-    return f"{found} OR {_is_placeholder(leaf)}" if is_key else f"({found} AND NOT {_is_placeholder(leaf)})"
+def is_odd_placeholder(column: str, *, is_key: bool) -> str:
+    """Return the SQL that is true for a leaf with a placeholder in a form or place that only Spark knows (:func:`find_placeholders`)."""
+    found, flag = f"contains({name(f'leaf {column}')}, '__debezium_unavailable')", name(_flag(column))
+    return f"{found} OR {flag}" if is_key else f"({found} AND NOT {flag})"
+
+
+def _flag(column: str) -> str:
+    return f"placeholder {column}"
 
 
 def _is_placeholder(leaf: str) -> str:
@@ -63,14 +76,13 @@ def is_link(before: str, before_transaction: str) -> str:
     return f"NOT {HAS_BEFORE} AND {OP} <> 'd' AND ({is_first} OR {follows})"
 
 
-def carriers(columns: Sequence[str], event: str, window: str) -> str:
+def carriers(columns: Sequence[str], event: str, nth: str) -> str:
     """Return the SQL of each column's last carrier among a key's events.
 
     :param event: SQL of an event's place.
+    :param nth: SQL of its number among the key's.
     """
-    return "".join(
-        f", last_value({if_carried(column, event)} IGNORE NULLS) OVER {window} AS {name(f'carrier {column}')}" for column in columns
-    )
+    return "".join(f", arg_max({if_carried(column, event)}, {nth}) AS {name(f'carrier {column}')}" for column in columns)
 
 
 def own_carriers(columns: Sequence[str], event: str) -> str:
@@ -83,14 +95,14 @@ def if_carried(column: str, value: str) -> str:
     return f"CASE WHEN NOT coalesce(list_contains({LEFT_OUT}, {text(column)}), false) THEN {value} END"
 
 
-IS_UNRESOLVED = f"latest.{LEFT_OUT} IS NOT NULL AND (NOT is_chain OR copies > 0)"
+IS_UNRESOLVED = f"events.{LEFT_OUT} IS NOT NULL AND (NOT is_chain OR copies > 0)"
 """SQL that is true for a key's last event whose values Spark has to find."""
 
 
 def left_to_table(columns: Sequence[str]) -> str:
     """Return the SQL of the columns whose values only the table's row can provide (:data:`UNAVAILABLE`), NULL for none."""
     found = ", ".join(f"CASE WHEN {_is_missing(column)} THEN {text(column)} END" for column in columns)
-    return f"CASE WHEN latest.{LEFT_OUT} IS NOT NULL THEN nullif(list_filter([{found}], lambda each: each IS NOT NULL), []) END"
+    return f"CASE WHEN events.{LEFT_OUT} IS NOT NULL THEN nullif(list_filter([{found}], lambda each: each IS NOT NULL), []) END"
 
 
 def _is_missing(column: str) -> str:
@@ -113,9 +125,9 @@ def carried(column: str) -> str:
 def value_positions(columns: Sequence[str]) -> str:
     """Return the SQL of the positions of the values that the last event leaves out (:data:`VALUE_POSITIONS`)."""
     entries = ", ".join(
-        f"CASE WHEN list_contains(latest.{LEFT_OUT}, {text(column)}) AND NOT ({_is_missing(column)})"
+        f"CASE WHEN list_contains(events.{LEFT_OUT}, {text(column)}) AND NOT ({_is_missing(column)})"
         f" THEN {{'column': {text(column)}, 'position': {name(f'of {column}')}.{POSITION}, 'known': true}} END"
         for column in columns
     )
     kept = f"nullif(list_filter([{entries}], lambda each: each IS NOT NULL), [])"
-    return f"CASE WHEN latest.{LEFT_OUT} IS NOT NULL THEN {kept} END AS {VALUE_POSITIONS}"
+    return f"CASE WHEN events.{LEFT_OUT} IS NOT NULL THEN {kept} END AS {VALUE_POSITIONS}"
