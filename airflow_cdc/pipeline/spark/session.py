@@ -135,12 +135,15 @@ def session_for_batch(spark: SparkSession, *, batch_bytes: int) -> SparkSession:
 
 
 def late_session_for_batch(spark: SparkSession, *, batch_bytes: int) -> SparkSession:
-    """As :func:`session_for_batch`, for work that the native engine may do: as long as Spark has not started, the first use starts it.
+    """As :func:`session_for_batch`, for work that the native engine may do: the session is made, and Spark started, at its first use.
+    A server's is made at once.
 
-    Functions of columns fail until then: call :func:`~airflow_cdc.pipeline.spark.late_session.started` before the first of them.
+    Functions of columns fail until Spark has started: call :func:`~airflow_cdc.pipeline.spark.late_session.started` before the first.
     """
     open_one = partial(session_for_batch, spark, batch_bytes=batch_bytes)
-    return late_session(open_one, master=chosen_master(spark)) if is_idle(spark) else open_one()
+    if connect.is_client(spark):
+        return open_one()
+    return late_session(open_one, master=chosen_master(spark) if is_idle(spark) else str(spark.conf.get("spark.master")))
 
 
 def compile_for_table(session: SparkSession, *, table_bytes: int) -> None:

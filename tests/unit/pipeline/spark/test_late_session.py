@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.pipeline.spark import session as sessions
 from airflow_cdc.pipeline.spark.connect import is_client, release_session
-from airflow_cdc.pipeline.spark.late_session import is_idle, late_session, started
+from airflow_cdc.pipeline.spark.late_session import chosen_master, is_idle, late_session, started
 from airflow_cdc.pipeline.spark.session import late_session_for_batch, session_for_batch, start_late
+from airflow_cdc.pipeline.spark.task_job import has_cluster
 
 
 class Start:
@@ -70,9 +71,14 @@ def test_a_batch_s_session_starts_no_sooner_than_the_application(spark: SparkSes
     assert (is_idle(application), is_idle(session)) == (True, True)
     assert session.conf.get("spark.sql.shuffle.partitions") == "4"
     assert (is_idle(application), is_idle(session)) == (False, False)
-    # Once it runs, there is nothing to put off.
-    assert isinstance(late_session_for_batch(application, batch_bytes=0), SparkSession)
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+
+
+def test_nor_is_it_made_before_its_use_where_the_application_runs(spark: SparkSession) -> None:
+    session = late_session_for_batch(spark, batch_bytes=100 * 1024**2)
+    assert is_idle(session)
+    assert (chosen_master(session), has_cluster(session)) == (spark.conf.get("spark.master"), False)
+    assert started(session) is not spark
 
 
 def test_in_a_yarn_container_it_starts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
