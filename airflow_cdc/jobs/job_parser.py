@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_cdc.model.archive.archive_shape import ArchiveFormat, ArchiveLayout, ArchiveShape
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.job_argument import read_argument
+from airflow_cdc.model.job_argument import given_arguments
 from airflow_cdc.model.state.lease import WAIT_SECONDS
 
 Arguments = Mapping[str, Mapping[str, Any]]
@@ -37,7 +37,7 @@ class _JobParser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:  # type: ignore[override]
         try:
-            return super().parse_known_args([read_argument(text) for text in (sys.argv[1:] if args is None else args)], namespace)
+            return super().parse_known_args(given_arguments(sys.argv[1:] if args is None else args), namespace)
         except ConfigurationError as error:
             self.error(str(error))
 

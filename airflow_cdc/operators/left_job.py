@@ -13,8 +13,30 @@ from airflow_cdc.operators.spark_target import SparkTarget
 if TYPE_CHECKING:
     from requests.auth import AuthBase
 
+PROVIDER_FOLLOWS_JOBS = hasattr(SparkSubmitHook, "_get_yarn_rm_base_url")
+"""Whether the Spark provider can follow a job that runs in a cluster: version 6.3 on. Constraints of older Airflows have an older one."""
 _YARN_WAITS = "spark.yarn.submit.waitAppCompletion"
 _KUBERNETES_WAITS = "spark.kubernetes.submission.waitAppCompletion"
+
+
+def arguments_to_follow(operator: Any, auth: AuthBase | None) -> dict[str, Any]:
+    """Return what an operator tells that of the Spark provider about following jobs; one of an older provider gets what it lacks: it
+    neither reconnects to a job nor asks a cluster about it.
+
+    :param auth: authentication at YARN's ResourceManager.
+    """
+    if PROVIDER_FOLLOWS_JOBS:
+        return {"yarn_rm_auth": auth}
+    operator.durable = operator._track_driver_via_k8s_api = operator._yarn_track_via_rm_api = False
+    operator._yarn_rm_auth = None
+    return {}
+
+
+def why_not_left(target: SparkTarget) -> str | None:
+    """Return why a task keeps its job, deferrable or not; None where the job may be left to the cluster."""
+    if target.driver_is_here:
+        return "The driver runs here, as a child of this task"
+    return None if PROVIDER_FOLLOWS_JOBS else "The Spark provider is older than 6.3"
 
 
 def conf_to_leave(target: SparkTarget, conf: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import re
 import shutil
 import sys
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from airflow_cdc.hooks.storage import existing_connection
 from airflow_cdc.jobs.die_with_parent import SUBMITTER_VARIABLE
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.runtime import SMALL_JVM, archived_classes
+from airflow_cdc.runtime.layout import found_pyspark
 
 CONNECT_TYPE = "spark_connect"
 """Type of the connections that lead to a Spark Connect server."""
@@ -126,9 +126,7 @@ def binary_for(target: SparkTarget) -> str:
 
 
 def _pyspark_home() -> Path:
-    # find_spec of a top-level package does not import it.
-    package = find_spec("pyspark")
-    return Path(package.origin).parent if package and package.origin else Path("/nonexistent")
+    return found_pyspark() or Path("/nonexistent")
 
 
 def conf_for(

@@ -20,7 +20,7 @@ from airflow_cdc.operators.child_processes import processes_of
 from airflow_cdc.operators.connect_client import ConnectClient, connect_url, without_effect
 from airflow_cdc.operators.hand_over import hand_over, run_name
 from airflow_cdc.operators.job_report import Outcome, ReportPlace, lake_report, new_report_name, report_on_this_machine
-from airflow_cdc.operators.left_job import conf_to_leave, is_manager_known, job_of, made_auth, take_up
+from airflow_cdc.operators.left_job import arguments_to_follow, conf_to_leave, is_manager_known, job_of, made_auth, take_up, why_not_left
 from airflow_cdc.operators.observed import ObservedOperator
 from airflow_cdc.operators.spark_target import SparkTarget, application_of, binary_for, conf_for, environment_for, spark_target
 from airflow_cdc.operators.submitted_files import check_files
@@ -84,8 +84,8 @@ class CdcSubmitOperator(ObservedOperator, SparkSubmitOperator):
         **kwargs: Any,
     ) -> None:
         self._rm_auth_path = yarn_rm_auth if isinstance(yarn_rm_auth, str) else None
-        auth = None if isinstance(yarn_rm_auth, str) else yarn_rm_auth
-        super().__init__(application=application, conn_id=conn_id, name=name, yarn_rm_auth=auth, **kwargs)
+        kwargs |= arguments_to_follow(self, None if isinstance(yarn_rm_auth, str) else yarn_rm_auth)
+        super().__init__(application=application, conn_id=conn_id, name=name, **kwargs)
         self.deferrable = deferrable
         self.poke_interval = poke_interval
 
@@ -279,9 +279,9 @@ class CdcSubmitOperator(ObservedOperator, SparkSubmitOperator):
 
     def _leave(self, target: SparkTarget) -> None:
         """Make spark-submit end once the cluster has accepted the job."""
-        if target.driver_is_here:
+        if why := why_not_left(target):
             # The Spark connection decides, and may differ in another environment: not an error.
-            self.log.warning("The driver runs here, as a child of this task: it is not deferred, and keeps the worker's slot.")
+            self.log.warning("%s: it is not deferred, and keeps the worker's slot.", why)
             return
         self.conf = conf_to_leave(target, self.conf or {})
         self._is_left = True

@@ -12,14 +12,8 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from airflow_cdc.runtime.layout import RuntimeInstallError, jars_folder, pyspark_folder, runtime_folder
+from airflow_cdc.runtime.spark_minors import own_minor
 
-DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
-"""Maven coordinates of Delta for the Spark that this package pins."""
-
-AVRO_PACKAGE = "org.apache.spark:spark-avro_2.13:4.1.1"
-"""Maven coordinates of Spark's Avro reader. Version 4.2 is not published; 4.1 runs on Spark 4.2."""
-
-_MAIN_JARS = tuple("{1}-{2}.jar".format(*package.split(":")) for package in (DELTA_PACKAGE, AVRO_PACKAGE))
 _SECONDS_TO_RESOLVE = 900
 _LINES_SHOWN = 12
 
@@ -53,13 +47,16 @@ _MODULE = """\
 
 
 def delta_jars() -> list[Path]:
-    """Return the installed jars; an empty list where they are of other versions."""
+    """Return the installed jars; an empty list where they are of other versions, or of another Spark.
+
+    :raises ConfigurationError: for a pyspark that jobs do not run on.
+    """
     folder = jars_folder()
     return sorted(folder.glob("*.jar")) if _are_in(folder) else []
 
 
 def _are_in(folder: Path) -> bool:
-    return all((folder / jar).is_file() for jar in _MAIN_JARS)
+    return all((folder / "{1}-{2}.jar".format(*package.split(":"))).is_file() for package in own_minor().packages)
 
 
 def install_delta_jars(java_home: Path) -> None:
@@ -79,7 +76,7 @@ def _resolve(java_home: Path, scratch: Path) -> Path:
     """Run the Ivy that pyspark ships, with nothing written outside of ``scratch``; return the folder of jars."""
     settings, module, jars = scratch / "ivysettings.xml", scratch / "ivy.xml", scratch / "jars"
     settings.write_text(_SETTINGS.format(cache=scratch / "cache"), encoding="utf-8")
-    packages = (package.split(":") for package in (DELTA_PACKAGE, AVRO_PACKAGE))
+    packages = (package.split(":") for package in own_minor().packages)
     dependencies = [f'    <dependency org="{group}" name="{name}" rev="{rev}" conf="default->default"/>' for group, name, rev in packages]
     module.write_text(_MODULE.format(dependencies="\n".join(dependencies)), encoding="utf-8")
     command = [
@@ -101,9 +98,9 @@ def _resolve(java_home: Path, scratch: Path) -> Path:
         output, resolved = f"No end after {_SECONDS_TO_RESOLVE} s.", False
     if not resolved or not _are_in(jars):
         raise RuntimeInstallError(
-            f"{DELTA_PACKAGE} and {AVRO_PACKAGE} could not be resolved from Maven Central. Ivy's last lines:\n{_last_lines(output)}\n",
+            f"{' and '.join(own_minor().packages)} could not be resolved from Maven Central. Ivy's last lines:\n{_last_lines(output)}\n",
             next_step="see that this machine reaches Maven Central (a proxy is taken from https_proxy), then run the same again.",
-            package=DELTA_PACKAGE,
+            package=own_minor().delta,
         )
     return jars
 

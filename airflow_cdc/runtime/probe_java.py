@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-MINIMUM_VERSION = 17
-"""The oldest Java that Spark 4.2 runs on."""
+from airflow_cdc.runtime.spark_minors import own_minor
 
 VECTOR_MODULE = "jdk.incubator.vector"
 """Spark requests this module at boot and does not start without it."""
@@ -28,8 +27,8 @@ class Java:
 
     @property
     def runs_spark(self) -> bool:
-        """Whether Spark boots on it."""
-        return self.version >= MINIMUM_VERSION and not self.lacks_vector_module
+        """Whether this environment's Spark boots on it."""
+        return own_minor().runs_on_java(self.version) and not self.lacks_vector_module
 
     @property
     def lacks_vector_module(self) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from airflow_cdc.runtime.delta_jars import AVRO_PACKAGE, DELTA_PACKAGE, delta_jars
+from airflow_cdc.runtime.delta_jars import delta_jars
 from airflow_cdc.runtime.java_home import require_java_home
 from airflow_cdc.runtime.layout import pyspark_folder
+from airflow_cdc.runtime.spark_minors import own_minor
 
 DELTA_OPTIONS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -29,11 +30,14 @@ DRIVER_OPTIONS = {
 
 
 def spark_options() -> dict[str, str]:
-    """Return the Spark settings for Delta and Avro: the installed jars, or the packages to resolve where none are installed."""
+    """Return the Spark settings for Delta and Avro: the installed jars, or the packages to resolve where none are installed.
+
+    :raises ConfigurationError: for a pyspark that jobs do not run on.
+    """
     jars = delta_jars()
     return {
         **DELTA_OPTIONS,
-        **({"spark.jars": ",".join(map(str, jars))} if jars else {"spark.jars.packages": f"{DELTA_PACKAGE},{AVRO_PACKAGE}"}),
+        **({"spark.jars": ",".join(map(str, jars))} if jars else {"spark.jars.packages": ",".join(own_minor().packages)}),
     }
 
 

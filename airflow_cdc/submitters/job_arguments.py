@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.job_argument import as_argument
+from airflow_cdc.model.job_argument import all_arguments, as_argument
 from airflow_cdc.model.report.try_reports import report_name
 from airflow_cdc.model.storage import StorageSettings
 from airflow_cdc.operators.hand_over import run_name
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from airflow_cdc.submitters.service_job import ServiceJob
 
-_NOT_RENDERED = ("conf", "jars", "packages", "py_files")
+_NOT_RENDERED = ("conf", "jars", "packages", "py_files", "release")
 """Fields that are no arguments: they stand in the payload itself, which the submitting operator renders."""
 
 
@@ -62,6 +62,23 @@ class JobArguments:
         for store in job.stores():
             settings = settings.joined(store.storage_settings())
         yield from storage_arguments(settings, self.service)
+
+
+@dataclass(frozen=True)
+class NamedArguments(JobArguments):
+    """The same as one text, for a service that takes each name once (:data:`airflow_cdc.model.job_argument.ALL_ARGUMENTS`)."""
+
+    def resolve(self, context: Context, **_: Any) -> str:  # type: ignore[override]
+        """Return the text.
+
+        :raises AirflowFailException: as :meth:`JobArguments.resolve`.
+        """
+        with as_airflow_errors():
+            return all_arguments(list(self._arguments(context)))
+
+    def serialize(self) -> str:  # type: ignore[override]
+        """Return what Airflow shows until the field is rendered."""
+        return super().serialize()[0]
 
 
 def storage_arguments(settings: StorageSettings, service: str) -> tuple[str, ...]:

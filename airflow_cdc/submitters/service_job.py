@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.hooks.storage import CdcStorageHook
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.runtime import AVRO_PACKAGE, DELTA_OPTIONS, DELTA_PACKAGE, DRIVER_OPTIONS
-from airflow_cdc.submitters.job_arguments import JobArguments
+from airflow_cdc.model.job_argument import ALL_ARGUMENTS
+from airflow_cdc.runtime import DELTA_OPTIONS, DRIVER_OPTIONS, newest_minor, release_minor
+from airflow_cdc.runtime.spark_minors import SparkMinor, needed_minor
+from airflow_cdc.submitters.job_arguments import JobArguments, NamedArguments
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -33,7 +35,7 @@ class ServiceJob:
     The job reaches its stores by the identity that the service gives it. A storage connection with keys is refused, and so are keys in
     ``conf``: arguments and settings are shown in the service's pages and in Airflow's.
 
-    :raises ConfigurationError: where ``conf`` holds a credential.
+    :raises ConfigurationError: where ``conf`` holds a credential, and for a release whose Spark jobs do not run on.
     """
 
     application: str
@@ -51,10 +53,14 @@ class ServiceJob:
     packages: Sequence[str] | None = None
     """Maven coordinates; none: those of Delta and of Spark's Avro reader, unless jars are named; empty: the image or cluster has them.
     (templated)"""
+    release: str | None = None
+    """The service's release, such as ``emr-8.0.0`` or ``dataproc-3.0``, whose Spark decides which Delta that is
+    (docs/reference/where-it-runs.md); none: Delta for the newest Spark."""
     conf: Mapping[str, str] = field(default_factory=dict)
     """Spark's options; they override those that Delta and the job need. (templated)"""
 
     def __post_init__(self) -> None:
+        self._minor()
         if secrets := [name for name in self.conf if _SECRET.match(name)]:
             raise ConfigurationError(
                 f"conf sets {secrets[0]}, and Spark's options are shown in the service's pages and in Airflow's rendered fields.",
@@ -104,7 +110,7 @@ class ServiceJob:
 
         :param cluster_name: of the cluster that runs it. (templated)
         """
-        packages = ",".join(self._packages())
+        packages = ",".join(self._packages(self._minor()))
         job = {
             "main_python_file_uri": self.application,
             "args": JobArguments(self, "Dataproc"),
@@ -113,6 +119,17 @@ class ServiceJob:
             "properties": {**self._options(), **({"spark.jars.packages": packages} if packages else {})},
         }
         return {"placement": {"cluster_name": cluster_name}, "pyspark_job": job}
+
+    def glue(self) -> dict[str, Any]:
+        """Return ``script_location`` and ``script_args`` of ``GlueJobOperator``. Delta is Glue's own, unless jars are named.
+
+        Glue takes no Maven coordinates, and adds its own arguments to those of the job.
+        """
+        options = " --conf ".join(f"{name}={value}" for name, value in self._options().items())
+        files = {"--extra-py-files": ",".join(self.py_files), "--extra-jars": ",".join(self.jars)}
+        given = {name: value for name, value in files.items() if value} | ({} if self.jars else {"--datalake-formats": "delta"})
+        arguments = {ALL_ARGUMENTS: NamedArguments(self, "AWS Glue"), "--conf": options, **given}
+        return {"script_location": self.application, "script_args": arguments}
 
     def databricks(self, *, task_key: str = "merge", new_cluster: Mapping[str, Any] | None = None, **task: Any) -> dict[str, Any]:
         """Return one of the ``tasks`` of ``DatabricksSubmitRunOperator``. Delta is Databricks's own, and none of ours is added.
@@ -141,12 +158,14 @@ class ServiceJob:
         :param image: the image of driver and executors.
         :param driver: the driver's pod: ``cores``, ``memory``, ``serviceAccount`` and the like.
         :param executor: the executors' pods, with ``instances``.
-        :param spark_version: of the image.
+        :param spark_version: of the image; Delta for it is added.
         :param spec: other fields of the specification.
+        :raises ConfigurationError: for a Spark that jobs do not run on.
         """
         # Airflow retries; another driver beside a try of its own would be another job.
         never = {"restartPolicy": {"type": "Never"}}
-        dependencies = {"packages": self._packages(), "jars": list(self.jars), "pyFiles": list(self.py_files)}
+        packages = self._packages(needed_minor(spark_version, of="The image"))
+        dependencies = {"packages": packages, "jars": list(self.jars), "pyFiles": list(self.py_files)}
         ours = {
             "type": "Python",
             "pythonVersion": "3",
@@ -167,10 +186,13 @@ class ServiceJob:
             "spec": {**never, **ours, **spec},
         }
 
-    def _packages(self) -> list[str]:
+    def _minor(self) -> SparkMinor:
+        return release_minor(self.release) if self.release else newest_minor()
+
+    def _packages(self, minor: SparkMinor) -> list[str]:
         if self.packages is not None:
             return list(self.packages)
-        return [] if self.jars else [DELTA_PACKAGE, AVRO_PACKAGE]
+        return [] if self.jars else list(minor.packages)
 
     def _options(self) -> dict[str, str]:
         given = {name: str(value) for name, value in self.conf.items()}
@@ -181,7 +203,7 @@ class ServiceJob:
     def _submit_words(self) -> list[str]:
         """Return spark-submit's options as its command line has them."""
         words = [word for name, value in self._options().items() for word in ("--conf", f"{name}={value}")]
-        for option, values in (("--packages", self._packages()), ("--jars", self.jars), ("--py-files", self.py_files)):
+        for option, values in (("--packages", self._packages(self._minor())), ("--jars", self.jars), ("--py-files", self.py_files)):
             if values:
                 words += [option, ",".join(values)]
         return words

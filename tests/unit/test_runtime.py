@@ -19,6 +19,7 @@ from airflow_cdc import runtime
 from airflow_cdc.runtime import bundled_java, layout
 from airflow_cdc.runtime.delta_jars import _proxy_options
 from airflow_cdc.runtime.probe_java import Java, major_version, parse_release, probe_java
+from airflow_cdc.runtime.spark_minors import spark_minors
 from airflow_cdc.runtime.truststore import certificate_bundle, truststore
 
 VECTOR = "--add-modules=jdk.incubator.vector"
@@ -262,7 +263,7 @@ class TestInstall:
         install_jars(MAIN_JAR, AVRO_JAR)
         lines: list[str] = []
         runtime.install(lines.append)
-        assert lines == [f"Java 17 at {home}", f"{runtime.DELTA_PACKAGE}, {runtime.AVRO_PACKAGE}: 2 jars"]
+        assert lines == [f"Java 17 at {home}", f"{', '.join(runtime.own_minor().packages)}: 2 jars"]
         assert not (home / "started").exists()
 
     def test_without_any_java_it_stops(self) -> None:
@@ -292,9 +293,9 @@ class TestSparkOptions:
         packages = "io.delta:delta-spark_4.2_2.13:4.4.0,org.apache.spark:spark-avro_2.13:4.1.1"
         assert runtime.spark_options() == {**DELTA_OPTIONS, "spark.jars.packages": packages}
 
-    def test_the_package_is_the_installed_delta_for_the_installed_spark(self) -> None:
+    def test_the_package_is_the_delta_of_the_installed_spark(self) -> None:
         spark_minor = version("pyspark").rpartition(".")[0]
-        assert f"io.delta:delta-spark_{spark_minor}_2.13:{version('delta-spark')}" == runtime.DELTA_PACKAGE
+        assert runtime.own_minor().delta == f"io.delta:delta-spark_{spark_minor}_2.13:4.4.0"
 
 
 class TestSparkEnvironment:
@@ -319,16 +320,17 @@ def test_importing_it_imports_nothing_but_the_standard_library() -> None:
     assert {name.partition(".")[0] for name in imported} - {"airflow_cdc"} <= sys.stdlib_module_names
 
 
-def test_the_wheel_asks_for_the_client_of_this_pyspark_and_a_pandas_that_it_knows() -> None:
-    # pip has no guard but these bounds: without, it brings the client's and pandas' newest beside the pyspark that Delta wants.
+def test_the_wheel_asks_for_each_spark_that_has_a_delta_and_for_no_other() -> None:
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
     block = re.search(r"^dependencies = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
     assert block
     asked = {found.name: found.specifier for found in map(Requirement, re.findall(r'^  "([^"]+)"', block[1], re.MULTILINE))}
-    assert [str(bound) for bound in asked["pyspark-client"]] == [f"=={version('pyspark')}"]
-    assert version("pyspark") in asked["pyspark"]
-    assert version("pandas") in asked["pandas"]
-    assert "3.0.0" not in asked["pandas"]
+    # pip has no other guard: it would bring the client's newest over the files of the pyspark that Delta wants.
+    assert asked["pyspark-client"] == asked["pyspark"]
+    minors = [minor for minor in (f"{major}.{number}" for major in (3, 4, 5) for number in range(10)) if f"{minor}.9" in asked["pyspark"]]
+    assert minors == list(spark_minors())
+    # What constraints of Airflow pin otherwise than we would.
+    assert {"pandas", "delta-spark"}.isdisjoint(asked)
 
 
 def test_nothing_else_owns_the_files_of_pyspark() -> None:

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from pyspark.errors import PySparkException
+
 from airflow_cdc.model.errors import ConcurrentRunError, ConfigurationError, StateLostError
 from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.model.report.foreign_change import INTENT
@@ -15,7 +17,7 @@ from airflow_cdc.pipeline.microbatch.microbatch_run import MicrobatchRun
 from airflow_cdc.pipeline.target.count_row_changes import count_unresolved
 from airflow_cdc.pipeline.target.document_columns import count_misfits
 from airflow_cdc.pipeline.target.find_commit import find_commit
-from airflow_cdc.pipeline.target.lost_commits import LOST_COMMITS
+from airflow_cdc.pipeline.target.lost_commits import lost_commit
 from airflow_cdc.pipeline.target.merge_plan import with_files
 from airflow_cdc.pipeline.target.refuse_other_shape import refuse_other_shape
 from airflow_cdc.pipeline.target.target_table import TargetTable, read_target
@@ -39,10 +41,11 @@ def apply_once(run: MicrobatchRun, apply: Callable[[MicrobatchRun, TargetTable |
         return done
     try:
         report = apply(run, target)
-    except LOST_COMMITS as error:
+    except PySparkException as error:
+        if (conflict := lost_commit(error)) is None:
+            raise
         raise ConcurrentRunError(
-            f"Flow {run.flow.name}, microbatch {run.microbatch.number}: another run committed to {run.table} first"
-            f" ({type(error).__name__}).",
+            f"Flow {run.flow.name}, microbatch {run.microbatch.number}: another run committed to {run.table} first ({conflict}).",
             next_step="Nothing is lost; run again. To keep runs apart give the flow a pool of one slot.",
         ) from error
     if target and not (report.columns_added or report.columns_widened or report.columns_renamed or report.columns_filled):

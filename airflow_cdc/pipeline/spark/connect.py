@@ -11,7 +11,8 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_cdc.model.errors import ConfigurationError, SparkUnreachableError, first_line
+from airflow_cdc.pipeline.spark.fitting_spark import refuse_other_server
 
 _SECONDS_TO_ANSWER, _SECONDS_TO_RELEASE = 20.0, 10.0
 _REFUSALS = ("UNAUTHENTICATED", "PERMISSION_DENIED")
@@ -27,6 +29,8 @@ _FIXED = ("spark.redaction.regex",)
 """Our settings that apply to a whole server; ``airflow-cdc serve`` sets them."""
 
 _opened: list[Any] = []
+_reopen: list[Callable[[], SparkSession]] = []
+"""Opens another session at this process's server, with the same settings."""
 _lock = threading.Lock()
 _log = logging.getLogger(__name__)
 
@@ -64,16 +68,12 @@ def open_session(url: str, app_name: str, options: Mapping[str, str], ours: Mapp
     where = endpoint_of(url)
     try:
         _reach(url, where)
-        # Without this import, a commit conflict with another run is a generic server error instead of one to retry.
-        import delta.connect.exceptions  # noqa: F401
-
-        session: SparkSession = SparkSession.builder.remote(url).appName(app_name).getOrCreate()
-        with _lock:
-            _opened.append(session)
-        _be_impatient(session)
+        session: SparkSession = _begun(SparkSession.builder.remote(url).appName(app_name).getOrCreate())
         _refuse_without_delta(session, where)
+        refuse_other_server(session, where)
         set_options(session, ours)
         _set_asked(session, options)
+        _reopen[:] = [partial(_opened_again, url, app_name, options, ours)]
     except ImportError as error:
         raise ConfigurationError(
             f"A client of Spark Connect cannot start here: {first_line(error)}", next_step='Install "airflow-cdc[connect]".'
@@ -83,15 +83,30 @@ def open_session(url: str, app_name: str, options: Mapping[str, str], ours: Mapp
     return session
 
 
-def clone(session: SparkSession) -> SparkSession:
-    """Return a session with its own settings and views, at the same server."""
-    # Classic sessions have newSession instead.
+def another_session(session: SparkSession) -> SparkSession:
+    """Return another session at the same server, with its own settings and views."""
+    # Classic sessions have newSession instead. The client of Spark 4.0 has neither, and opens one anew.
     at_server: Any = session
-    cloned: SparkSession = at_server.cloneSession()
-    with _lock:
-        _opened.append(cloned)
-    _be_impatient(cloned)
+    cloned: SparkSession = _begun(at_server.cloneSession()) if hasattr(at_server, "cloneSession") else _reopen[0]()
     return cloned
+
+
+def _opened_again(url: str, app_name: str, options: Mapping[str, str], ours: Mapping[str, str]) -> SparkSession:
+    session: Any = _begun(SparkSession.builder.remote(url).appName(app_name).create())
+    set_options(session, ours)
+    with warnings.catch_warnings():
+        # The first session told what the server refuses.
+        warnings.simplefilter("ignore")
+        session.conf._set_all(_asked(options), silent=True)
+    reopened: SparkSession = session
+    return reopened
+
+
+def _begun(session: Any) -> Any:
+    with _lock:
+        _opened.append(session)
+    _be_impatient(session)
+    return session
 
 
 def set_options(session: SparkSession, options: Mapping[str, str]) -> None:
@@ -197,8 +212,7 @@ def _refuse_without_delta(session: Any, where: str) -> None:
 
 
 def _set_asked(session: Any, options: Mapping[str, str]) -> None:
-    # Spark strips the prefix only from an application's settings. A session's settings are passed to Hadoop unchanged.
-    asked = {name.removeprefix(_HADOOP): value for name, value in options.items() if name not in _FIXED}
+    asked = _asked(options)
     if not asked:
         return
     # Without PySpark's warnings: they contain the value, which may be a secret. And the same Dag may run by spark-submit elsewhere, where
@@ -210,6 +224,11 @@ def _set_asked(session: Any, options: Mapping[str, str]) -> None:
     refused = sorted(name for name in asked if any(f"Failed to set {name} " in text for text in messages))
     if refused:
         _log.warning("These settings are the Spark Connect server's own, and were not set: %s.", ", ".join(refused))
+
+
+def _asked(options: Mapping[str, str]) -> dict[str, str]:
+    # Spark strips the prefix only from an application's settings. A session's settings are passed to Hadoop unchanged.
+    return {name.removeprefix(_HADOOP): value for name, value in options.items() if name not in _FIXED}
 
 
 def _explained(error: PySparkException, where: str) -> ConfigurationError | SparkUnreachableError:

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc import runtime
 from airflow_cdc.pipeline.spark import connect
+from airflow_cdc.pipeline.spark.fitting_spark import refuse_unfit
 from airflow_cdc.pipeline.spark.late_session import chosen_master, is_idle, late_session, started
 
 _YARN_CONTAINER = "CONTAINER_ID"
@@ -79,6 +80,7 @@ def start_session(
     :param options: Spark settings that override ours.
     :param remote: URL of the server. The caller must call :func:`airflow_cdc.pipeline.spark.connect.release_sessions` at the end.
     :raises JavaNotFoundError: when Spark is to start in this process, and there is no Java.
+    :raises ConfigurationError: for a Spark or a Delta that jobs do not run on (:mod:`airflow_cdc.pipeline.spark.fitting_spark`).
     :raises CdcError: with a ``remote``, as in :func:`airflow_cdc.pipeline.spark.connect.open_session`.
     """
     # PySpark logs each failed analysis with its whole plan, which would hide our own error.
@@ -98,6 +100,7 @@ def start_session(
     for key, value in {**ours, **SESSION_OPTIONS, **(options or {})}.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
+    refuse_unfit(session)
     return session
 
 
@@ -119,7 +122,7 @@ def session_for_batch(spark: SparkSession, *, batch_bytes: int) -> SparkSession:
     Spark's 200 and Delta's 50 partitions would cost a small merge more than its actual work.
     """
     spark = started(spark)
-    session: SparkSession = connect.clone(spark) if connect.is_client(spark) else spark.newSession()
+    session: SparkSession = connect.another_session(spark) if connect.is_client(spark) else spark.newSession()
     partitions = max(1, min(200, batch_bytes // _BYTES_PER_SHUFFLE_PARTITION + 1))
     settings = {
         **SESSION_OPTIONS,

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from delta import exceptions
+from pyspark.errors import PySparkException
 
 from airflow_cdc.model.errors import ConcurrentRunError
 
-LOST_COMMITS: tuple[type[Exception], ...] = tuple(getattr(exceptions, name) for name in exceptions.__all__)
-"""All of Delta's conflict errors: in Python they share no base class, although one is named as if it were."""
+_CONFLICT = re.compile(
+    r"\bio\.delta\.exceptions\.((?:Concurrent\w+|DeltaConcurrentModification|MetadataChanged|ProtocolChanged)Exception)\b"
+    r"|\[?\b(DELTA_(?:CONCURRENT_\w+|METADATA_CHANGED|PROTOCOL_CHANGED))\b"
+)
+"""Delta's names of its conflicts: a Java class, or a condition. The `delta` package for Python turns them into classes of its own; jobs do
+without it, because services bring Delta's jars and not that package, and a server's client sees the names alone."""
+
+
+def lost_commit(error: Exception) -> str | None:
+    """Return Delta's name of the conflict by which a commit was lost; None for any other error."""
+    if not isinstance(error, PySparkException):
+        return None
+    found = _CONFLICT.search(f"{error.getCondition() or ''} {error}")
+    return next(filter(None, found.groups())) if found else None
 
 
 @contextmanager
@@ -22,7 +35,9 @@ def unless_lost(flow: str, table: str, doing: str, *, next_step: str) -> Iterato
     """
     try:
         yield
-    except LOST_COMMITS as error:
+    except PySparkException as error:
+        if (conflict := lost_commit(error)) is None:
+            raise
         raise ConcurrentRunError(
-            f"Flow {flow}: somebody committed to {table} while it was {doing} ({type(error).__name__}).", next_step=next_step
+            f"Flow {flow}: somebody committed to {table} while it was {doing} ({conflict}).", next_step=next_step
         ) from error

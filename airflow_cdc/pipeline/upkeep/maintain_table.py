@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Row, SparkSession
 
 from airflow_cdc.model.errors import ConcurrentRunError, ConfigurationError, first_line
@@ -23,7 +23,7 @@ from airflow_cdc.pipeline.spark.connect import set_options
 from airflow_cdc.pipeline.spark.session import session_for_batch
 from airflow_cdc.pipeline.target.alter_table import set_properties
 from airflow_cdc.pipeline.target.correct_statistics import correct_statistics
-from airflow_cdc.pipeline.target.lost_commits import LOST_COMMITS
+from airflow_cdc.pipeline.target.lost_commits import lost_commit
 from airflow_cdc.pipeline.target.table_history import TableHistory, read_history
 from airflow_cdc.pipeline.target.table_properties import EXACT_STATISTICS, has_exact_statistics
 from airflow_cdc.pipeline.target.target_table import describe_table
@@ -224,11 +224,13 @@ class _Work:
         """
         try:
             return act()
-        except LOST_COMMITS as error:
+        except PySparkException as error:
+            if (conflict := lost_commit(error)) is None:
+                raise
             if attempts > 1:
                 return self._attempt(act, attempts - 1)
             raise ConcurrentRunError(
-                f"Table {self.upkeep.uri}: other runs kept committing first ({type(error).__name__}).",
+                f"Table {self.upkeep.uri}: other runs kept committing first ({conflict}).",
                 next_step="Nothing is lost; run again, when fewer merges are at work.",
             ) from error
 

@@ -15,7 +15,7 @@ from airflow.sdk import DAG
 from airflow_cdc.jobs.job_parser import ARCHIVE, FLOWS, SHAPE, job_parser
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.job_argument import ENCODED
-from airflow_cdc.runtime import AVRO_PACKAGE, DELTA_PACKAGE
+from airflow_cdc.runtime import newest_minor
 from airflow_cdc.submitters.cdc_job import CdcJob
 from airflow_cdc.submitters.cdc_maintain_job import CdcMaintainJob
 
@@ -171,7 +171,7 @@ def test_emr_serverless_gets_its_options_as_one_text(scene: Any, context: Any, j
     words = driver["sparkSubmitParameters"].split()
     assert driver["entryPoint"] == APPLICATION
     assert ("--conf", "=".join(DELTA)) in itertools.pairwise(words)
-    assert words[-4:] == ["--packages", f"{DELTA_PACKAGE},{AVRO_PACKAGE}", "--py-files", "s3://code/cdc.zip"]
+    assert words[-4:] == ["--packages", ",".join(newest_minor().packages), "--py-files", "s3://code/cdc.zip"]
     with pytest.raises(ConfigurationError, match=r"'spark.driver.extraJavaOptions=-Da -Db' holds a blank.*configuration_overrides"):
         CdcJob(application=APPLICATION, conf={"spark.driver.extraJavaOptions": "-Da -Db"}).emr_serverless()
 
@@ -191,7 +191,7 @@ def test_an_emr_step_is_a_whole_spark_submit(scene: Any, context: Any) -> None:
 def test_a_dataproc_job_has_its_packages_in_its_properties(scene: Any, context: Any, job: CdcJob) -> None:
     payload = render(job.dataproc("{{ params.cluster }}"), context, cluster="etl")
     assert payload["placement"] == {"cluster_name": "etl"}
-    assert payload["pyspark_job"]["properties"]["spark.jars.packages"] == f"{DELTA_PACKAGE},{AVRO_PACKAGE}"
+    assert payload["pyspark_job"]["properties"]["spark.jars.packages"] == ",".join(newest_minor().packages)
     assert payload["pyspark_job"]["python_file_uris"] == ["s3://code/cdc.zip"]
 
 
