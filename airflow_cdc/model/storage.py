@@ -14,11 +14,11 @@ FOLDER = "{private folder}"
 """Placeholder in a Hadoop setting for the folder of :attr:`StorageSettings.files`."""
 
 CONNECTORS = {
-    "s3": ("org.apache.hadoop.fs.s3a.S3AFileSystem", "org.apache.hadoop:hadoop-aws:3.5.0"),
-    "gs": ("org.apache.hadoop.fs.gs.GoogleHadoopFileSystem", "org.apache.hadoop:hadoop-gcp:3.5.0"),
-    "abfss": ("org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem", "org.apache.hadoop:hadoop-azure:3.5.0"),
+    "s3": ("org.apache.hadoop.fs.s3a.S3AFileSystem", "org.apache.hadoop:hadoop-aws"),
+    "gs": ("org.apache.hadoop.fs.gs.GoogleHadoopFileSystem", "org.apache.hadoop:hadoop-gcp"),
+    "abfss": ("org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem", "org.apache.hadoop:hadoop-azure"),
 }
-"""By scheme: the class by which Spark reaches a store, and its Maven coordinates, for PySpark's Hadoop version."""
+"""By scheme: the class by which Spark reaches a store, and its Maven coordinates without a version, which is that of Spark's Hadoop."""
 
 _SECRETS = "(?i:secret|password|token|access[.]?key|account[.]key)"
 """Names whose values Spark's logs and pages hide: Spark's own pattern, and Azure's account keys, which it does not cover."""

@@ -35,6 +35,10 @@ class SparkMinor:
     """Maven coordinates of the Delta that is built for it."""
     avro: str
     """Maven coordinates of an Avro reader that runs on it. Not every version of it is published."""
+    hadoop: str
+    """The version of its Hadoop, and so of the connectors of object stores."""
+    gs: str
+    """Maven coordinates of the connector of ``gs://``, which Hadoop has since 3.5."""
     newest_java: int | None = None
     """The newest Java that its Hadoop runs on, where a newer one is known not to do."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyspark
 from pyspark.errors import AnalysisException, PySparkException
 
 from airflow_cdc.model.errors import (
@@ -17,6 +18,7 @@ from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.model.storage import CONNECTORS
 from airflow_cdc.pipeline.spark.connect import gone
 from airflow_cdc.pipeline.spark.spark_errors import error_line, failed_file
+from airflow_cdc.runtime.spark_minors import minor_of, newest_minor
 
 
 def explain_failure(state: FlowState, number: int, problem: Exception, *, archive: str) -> CdcError:
@@ -72,10 +74,13 @@ def _unreadable(place: str, problem: Exception, archive: str) -> CdcError | None
 def missing_connector(problem: Exception) -> ConfigurationError | None:
     """Return the error for a store that this Spark cannot reach at all; None where another thing failed."""
     text = str(problem)
-    for scheme, (name, package) in CONNECTORS.items():
-        if f"Class {name} not found" in text:
+    for scheme, (name, artifact) in CONNECTORS.items():
+        # Hadoop before 3.5 knows no class for gs://.
+        if f"Class {name} not found" in text or f'No FileSystem for scheme "{scheme}"' in text:
+            minor = minor_of(pyspark.__version__) or newest_minor()
+            package = minor.gs if scheme == "gs" else f"{artifact}:{minor.hadoop}"
             return ConfigurationError(
                 f"Spark has no {name.rsplit('.', 1)[-1]}, by which it reaches {scheme}://.",
-                next_step=f'Give the operator packages="{package}", of the Hadoop version that the cluster\'s Spark has.',
+                next_step=f'Give the operator packages="{package}"; Spark {minor.minor} has Hadoop {minor.hadoop}.',
             )
     return None

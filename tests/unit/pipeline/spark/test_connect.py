@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from typing import Any
 
@@ -12,7 +11,6 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import CdcError, ConfigurationError, SparkUnreachableError
 from airflow_cdc.pipeline.spark import connect
-from airflow_cdc.pipeline.target.lost_commits import LOST_COMMITS
 
 
 class Client:
@@ -144,13 +142,3 @@ def test_a_server_that_went_away_under_a_run_is_distinguished_from_other_failure
     assert isinstance(connect.gone(_Refused("UNAVAILABLE")), SparkUnreachableError)
     assert connect.gone(_Refused("INTERNAL")) is None
     assert connect.gone(PySparkException("x")) is None
-
-
-def test_a_lost_commit_is_one_over_a_server_too() -> None:
-    # What open_session imports, and what for.
-    import delta.connect.exceptions  # noqa: F401
-    from pyspark.errors.exceptions.connect import EXCEPTION_CLASS_MAPPING
-
-    assert "delta.connect.exceptions" in inspect.getsource(connect.open_session)
-    names = ("ConcurrentAppendException", "ConcurrentDeleteReadException", "DeltaConcurrentModificationException")
-    assert all(issubclass(EXCEPTION_CLASS_MAPPING[f"io.delta.exceptions.{name}"], LOST_COMMITS) for name in names)

@@ -9,16 +9,17 @@ from pyspark.sql import SparkSession
 
 from airflow_cdc.model.storage import CONNECTORS, store_of
 from airflow_cdc.pipeline.run.explain_failure import missing_connector
+from airflow_cdc.runtime import own_minor
 from airflow_cdc.runtime.layout import pyspark_folder
 
 
 @pytest.mark.parametrize(("uri", "scheme"), [("s3a://b/t", "s3"), ("gs://b/t", "gs"), ("abfss://c@a.dfs.core.windows.net/t", "abfss")])
 def test_a_store_that_spark_cannot_reach_ends_in_the_package_that_is_missing(spark: SparkSession, uri: str, scheme: str) -> None:
-    with pytest.raises(Exception, match="not found") as failed:
+    with pytest.raises(Exception, match=r"not found|No FileSystem for scheme") as failed:
         spark.read.text(uri).count()
     error = missing_connector(failed.value)
     assert error is not None
-    assert CONNECTORS[scheme][1] in error.next_step
+    assert (own_minor().gs if scheme == "gs" else f"{CONNECTORS[scheme][1]}:{own_minor().hadoop}") in error.next_step
 
 
 def test_another_failure_is_left_to_others(spark: SparkSession, tmp_path: Path) -> None:
@@ -30,7 +31,7 @@ def test_another_failure_is_left_to_others(spark: SparkSession, tmp_path: Path) 
 def test_the_packages_are_of_the_hadoop_that_pyspark_ships() -> None:
     (jar,) = (pyspark_folder() / "jars").glob("hadoop-client-api-*.jar")
     version = jar.stem.removeprefix("hadoop-client-api-")
-    assert {package.rsplit(":", 1)[1] for _, package in CONNECTORS.values()} == {version}
+    assert own_minor().hadoop == version
 
 
 def test_a_store_has_one_name_however_it_is_spelled() -> None:
