@@ -8,7 +8,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help python setup demo check test test-deep test-system test-min-versions test-submitters mutate bench bench-full lint format lock docs ui build clean
+.PHONY: help python setup demo check test test-deep test-system test-min-versions test-spark test-install test-submitters mutate bench bench-full lint format lock docs ui build clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,12 @@ test-system: setup ## Run the tests against a live Airflow, an object store and 
 
 test-min-versions: python ## Run the Airflow layer's tests with the lowest versions that pyproject.toml allows
 	@$(PYTHON) scripts/min_versions.py
+
+test-spark: python ## Run the golden cases and stories with another Spark: make test-spark SPARK=4.0 (WHAT="tests/golden -k x02" runs these)
+	@$(PYTHON) scripts/spark_minors.py $(or $(SPARK),4.0) $(WHAT)
+
+test-install: python ## Install the wheel into released Airflows under their constraints (needs python3.12; NAMES="3.3.1-uv 3.2.1-pip" tries these)
+	@$(PYTHON) scripts/installs.py $(NAMES)
 
 test-submitters: python ## Run the tests of the Dags in dags/submitters/ with the providers of EMR, Dataproc, Databricks and Kubernetes
 	@$(PYTHON) scripts/submitters.py

@@ -24,6 +24,7 @@ os.environ.setdefault("AIRFLOW_HOME", str(ROOT / "build" / "airflow"))
 
 from reference_docstrings import described_members, markdown, parameters_of, purpose_of, table  # noqa: E402
 from reference_schema import report_schema  # noqa: E402
+from reference_where import LEAD, where_parts  # noqa: E402
 
 from airflow_cdc.get_provider_info import get_provider_info  # noqa: E402
 from airflow_cdc.model.errors import CdcError, RejectReason  # noqa: E402
@@ -257,6 +258,7 @@ def schema_document() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "where-it-runs.md": lambda: _page("Where it runs", LEAD, *where_parts()),
     "operators.md": operators_page,
     "connections.md": connections_page,
     "errors.md": errors_page,

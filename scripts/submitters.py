@@ -17,7 +17,7 @@ from setup import ROOT, TOOLS, SetupError, bring_uv, child_environment, is_broug
 FOLDER = Path(os.environ.get("SUBMITTERS_TOOLS") or TOOLS / "submitters").resolve()
 PYTHON = FOLDER / "venv" / "bin" / "python"
 TESTS = "tests/unit/airflow/submitters"
-LEFT_OUT = ("delta-spark", "pyspark")
+LEFT_OUT = ("pyspark",)
 
 
 def main(arguments: list[str]) -> int:

@@ -32,14 +32,11 @@ JARS = {
 PACKAGES = [
     "certifi",
     "charset-normalizer",
-    "delta-spark",
     "fsspec",
     "idna",
-    "importlib-metadata",
     "pyyaml",
     "requests",
     "urllib3",
-    "zipp",
 ]
 _IVY_SETTINGS = """\
 <ivysettings>

@@ -33,7 +33,7 @@ def reference() -> Any:
     return reference
 
 
-NAMES = ("connections.md", "errors.md", "operators.md", "options.md", "report.schema.json")
+NAMES = ("connections.md", "errors.md", "operators.md", "options.md", "report.schema.json", "where-it-runs.md")
 
 
 def test_every_made_page_is_known_here(reference: Any) -> None:
