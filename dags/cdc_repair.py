@@ -121,6 +121,8 @@ with DAG(
         subject="Rebuild {{ params.tables | join(', ') }}?",
         body="The whole archive of these flows is read{{ ', up to ' ~ params.as_of if params.as_of else '' }}, and their tables are made in"
         " {{ params.into_lake_conn_id or 'a folder of this run' }}. The live tables are not touched.",
+        # Airflow 3.1's operator asks for the values of a run when the Dag is parsed.
+        params={"tables": Param([], type="array")},
     )
     rebuild = CdcRebuildOperator(
         task_id="rebuild",

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from docs_check import problems
+from docs_llms import llms_text
 from docs_pages import place_of_sources, write_pages, write_redirects
 from setup import ROOT, TOOLS, SetupError, bring_uv, child_environment, is_brought, run, start_log
 
@@ -89,6 +90,7 @@ def build(programs: Path) -> int:
     shutil.rmtree(SITE, ignore_errors=True)
     shutil.move(PAGES / "site", SITE)
     write_redirects(SITE, place_of_sources(ROOT).values())
+    (SITE / "llms.txt").write_text(llms_text(ROOT), encoding="utf-8")
     if wrong := problems(SITE):
         print("\n".join(wrong), file=sys.stderr)
         print(f"{len(wrong)} things are wrong with the site. Next step: correct the pages that they name.", file=sys.stderr)

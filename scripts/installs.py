@@ -28,19 +28,15 @@ _CHECK = """\
 import sys
 from pathlib import Path
 from airflow.providers_manager import ProvidersManager
-from airflow import plugins_manager
+from airflow.plugins_manager import get_plugin_info
 assert "airflow-cdc" in ProvidersManager().providers, "no provider"
-if hasattr(plugins_manager, "ensure_plugins_loaded"):
-    plugins_manager.ensure_plugins_loaded()
-    names = [plugin.name for plugin in plugins_manager.plugins]
-else:
-    names = [plugin.name for plugin in plugins_manager._get_plugins()[0]]
+names = [plugin["name"] for plugin in get_plugin_info()]
 assert "airflow_cdc" in names, names
 try:
     from airflow.dag_processing.dagbag import DagBag
 except ImportError:
     from airflow.models.dagbag import DagBag
-bag = DagBag(sys.argv[1], include_examples=False, safe_mode=False)
+bag = DagBag(sys.argv[1])
 assert not bag.import_errors, bag.import_errors
 print("dags", *sorted(bag.dags))
 """
@@ -127,7 +123,9 @@ def try_out(installation: Installation, wheel: Path) -> str:
     shutil.rmtree(here.folder, ignore_errors=True)
     here.folder.mkdir(parents=True)
     run("an environment", [uv, "venv", "--seed", "--python", _NEEDED, here.folder / "venv"], f"install {_NEEDED}.")
-    by = [here.python, "-m", "pip", "install", "--quiet"] if here.installer == "pip" else [uv, "pip", "install", "--python", here.python]
+    # Without this checkout's own settings of uv, which leave pyspark-client out.
+    by_uv = [uv, "pip", "install", "--no-config", "--python", here.python]
+    by = [here.python, "-m", "pip", "install", "--quiet"] if here.installer == "pip" else by_uv
     pinned: list[str | Path] = [*by, "--constraint", here.constraints]
     image = [f"apache-airflow=={here.airflow}", "apache-airflow-providers-apache-spark", "apache-airflow-providers-standard"]
     run(f"Airflow {here.airflow} by {here.installer}", [*pinned, *image, "apache-airflow-providers-fab", "pandas"], _ADVICE)
@@ -159,7 +157,11 @@ def _merge(here: Installation, engine: str) -> None:
     for number, changes in enumerate([[("r", 1, "first"), ("r", 2, "gone")], [("u", 1, "second"), ("d", 2, None), ("c", 3, "third")]]):
         lines = [_line(10 * number + place, *change) for place, change in enumerate(changes)]
         (archive / f"{number}.jsonl").write_text("".join(lines), encoding="utf-8")
-    _run(here, f"a merge by {engine}", [here.python.parent / "airflow-cdc", "apply", archive, lake, "--engine", engine])
+    _run(
+        here,
+        f"a merge by {engine}",
+        [here.python.parent / "airflow-cdc", "apply", "--archive", archive, "--lake", lake, "--engine", engine],
+    )
     held = _run(here, "its rows", [here.python, "-c", _HELD, lake / "shop.public.items"]).strip()
     if held != _ROWS:
         raise SetupError(f"The table holds {held}, and the source {_ROWS}.", "look into the engine.")

@@ -15,28 +15,32 @@ LEAD = (
 )
 
 
+_ON_SPARK = """\
+Scala is 2.13. Delta's jar is built for one minor version of Spark, and a job refuses another at its start. With Hadoop before 3.4.2, which
+Spark 4.0 has, S3A does not make Delta's commits conditional puts: keep other Spark writers off tables on S3 there
+([object stores](../how-to/object-stores.md)). Hadoop before 3.5 has no connector of its own for `gs://`; the one that errors name was not
+tested. Spark 3.5 is refused: functions that jobs use (`is_valid_utf8`, `try_parse_json` and others) are missing there."""
+_ON_RELEASES = """\
+Give the left column to `release` of `CdcJob` ([run on your Spark service](../how-to/run-on-your-spark-service.md)), with the patch or
+without: `emr-8.0.0`, `glue-6.0`."""
+_ON_AIRFLOW = """\
+## Airflow
+
+Airflow 3.1 to 3.3. The wheel installs under the constraints of 3.1.7, 3.2.1 and 3.3.1, and changes none of the packages that they pin
+(`make test-install`). What the Spark provider of an older Airflow cannot do:
+[Airflow versions](../how-to/airflow-versions.md#constraints)."""
+
+
 def where_parts() -> Iterator[str]:
     """Yield the sections of the page."""
     data = where_it_runs()
     yield "## Spark\n\n" + table(("Spark", "Delta", "Avro reader", "Hadoop", "Java"), map(_spark_row, spark_minors()))
-    yield (
-        "Scala is 2.13. Delta's jar is built for one minor version of Spark, and a job refuses another at its start. With Hadoop before 3.4.2, "
-        "which Spark 4.0 has, S3A does not make Delta's commits conditional puts: keep other Spark writers off tables on S3 there "
-        "([object stores](../how-to/object-stores.md)). Hadoop before 3.5 has no connector of its own for `gs://`; the one named by errors "
-        "was not tested. Spark 3.5 is refused: functions that jobs use (`is_valid_utf8`, `try_parse_json` and others) are missing there."
-    )
+    yield _ON_SPARK
     yield "## Tested here\n\n" + table(("what", "by"), ((each["what"], each["by"]) for each in data["tested"]))
-    yield (
-        f"## Releases of services\n\nBy their own documentation, as of {data['checked']}; none was run here. Give the left column to `release` "
-        "of `CdcJob` ([run on your Spark service](../how-to/run-on-your-spark-service.md)), with the patch or without: `emr-8.0.0`, `glue-6.0`."
-    )
+    yield f"## Releases of services\n\nBy their own documentation, as of {data['checked']}; none was run here. {_ON_RELEASES}"
     columns = ("release", "Spark", "its Delta", "Python", "Java", "jobs run")
     yield table(columns, (_release_row(name, facts) for name, facts in data["releases"].items()))
-    yield (
-        "## Airflow\n\nAirflow 3.1 to 3.3. The wheel installs under the constraints of 3.1.7, 3.2.1 and 3.3.1, and changes none of the packages "
-        "that they pin (`make test-install`); what the Spark provider of an older Airflow cannot do is in "
-        "[Airflow versions](../how-to/airflow-versions.md)."
-    )
+    yield _ON_AIRFLOW
 
 
 def _spark_row(minor: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
-from airflow.providers.common.compat.sdk import mask_secret
+from airflow.sdk.log import mask_secret
 
 from airflow_cdc.hooks.storage import existing_connection
 from airflow_cdc.jobs.die_with_parent import SUBMITTER_VARIABLE

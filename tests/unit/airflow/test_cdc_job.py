@@ -14,7 +14,7 @@ from airflow.sdk import DAG
 
 from airflow_cdc.jobs.job_parser import ARCHIVE, FLOWS, SHAPE, job_parser
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.job_argument import ENCODED
+from airflow_cdc.model.job_argument import ALL_ARGUMENTS, ENCODED
 from airflow_cdc.runtime import newest_minor
 from airflow_cdc.submitters.cdc_job import CdcJob
 from airflow_cdc.submitters.cdc_maintain_job import CdcMaintainJob
@@ -26,6 +26,7 @@ SERVICES = {
     "EMR": lambda job: job.emr_step(),
     "Dataproc": lambda job: job.dataproc("c"),
     "Databricks": lambda job: job.databricks(),
+    "AWS Glue": lambda job: job.glue(),
     "Kubernetes": lambda job: job.spark_application(image="i", driver={}, executor={}),
 }
 
@@ -66,6 +67,9 @@ def arguments_of(payload: Any) -> list[str]:
     """Return the job's arguments: the one list of a payload that holds ``--lake``."""
     if isinstance(payload, list) and "--lake" in payload:
         return payload[payload.index("--archive") :]
+    if isinstance(payload, dict) and ALL_ARGUMENTS in payload:
+        # Glue starts the job with more of its own.
+        return ["--JOB_ID", "j_1", "--JOB_NAME", "merge", ALL_ARGUMENTS, payload[ALL_ARGUMENTS], "--TempDir", "s3://code/tmp"]
     parts = payload.values() if isinstance(payload, dict) else payload if isinstance(payload, list) else ()
     return next(iter([found for part in parts if (found := arguments_of(part))]), [])
 
@@ -215,6 +219,47 @@ def test_a_spark_application_is_not_restarted_by_kubernetes(scene: Any, context:
     assert payload["spec"]["deps"] == {}
     # A list of the user's is added to Delta's, not put in its place.
     assert payload["spec"]["sparkConf"]["spark.sql.extensions"] == f"{DELTA[1]},mine.Extension"
+
+
+def test_glue_gets_its_options_and_files_by_name_and_brings_delta(scene: Any, context: Any, job: CdcJob) -> None:
+    given = render(job.glue(), context)
+    assert given["script_location"] == APPLICATION
+    options = given["script_args"]["--conf"].split(" --conf ")
+    assert "=".join(DELTA) in options
+    assert {name: given["script_args"].get(name) for name in ("--extra-py-files", "--extra-jars", "--datalake-formats")} == {
+        "--extra-py-files": "s3://code/cdc.zip",
+        "--extra-jars": None,
+        "--datalake-formats": "delta",
+    }
+    own = render(CdcJob(application=APPLICATION, jars=["s3://code/delta.jar"]).glue(), context)["script_args"]
+    assert (own["--extra-jars"], "--datalake-formats" in own) == ("s3://code/delta.jar", False)
+
+
+# Releases.
+
+
+def test_the_release_decides_which_delta_is_added(scene: Any, context: Any) -> None:
+    for release, delta in {"emr-8.0.0": "delta-spark_4.0_2.13", "dataproc-3.0.2": "delta-spark_4.1_2.13"}.items():
+        job = CdcJob(application=APPLICATION, release=release)
+        packages = render(job.dataproc("c"), context)["pyspark_job"]["properties"]["spark.jars.packages"]
+        assert packages.startswith(f"io.delta:{delta}:")
+        assert f"io.delta:{delta}:" in render(job.emr_serverless(), context)["sparkSubmit"]["sparkSubmitParameters"]
+
+
+def test_a_release_that_cannot_work_is_refused_where_the_dag_is_parsed() -> None:
+    with pytest.raises(ConfigurationError, match=r"The release emr-7\.13\.0 has Spark 3\.5"):
+        CdcJob(application=APPLICATION, release="emr-7.13.0")
+
+
+def test_an_application_on_kubernetes_has_the_delta_of_its_image(scene: Any, context: Any) -> None:
+    def packages(**version: str) -> list[str]:
+        job = CdcJob(application=APPLICATION)
+        return render(job.spark_application(image="i", driver={}, executor={}, **version), context)["spec"]["deps"]["packages"]
+
+    assert packages() == list(newest_minor().packages)
+    assert packages(spark_version="4.0.4")[0].startswith("io.delta:delta-spark_4.0_2.13:")
+    with pytest.raises(ConfigurationError, match=r"The image has Spark 3\.5\.8"):
+        packages(spark_version="3.5.8")
 
 
 # Credentials.

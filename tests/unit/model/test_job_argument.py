@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.job_argument import ENCODED, as_argument, read_argument
+from airflow_cdc.model.job_argument import ALL_ARGUMENTS, ENCODED, all_arguments, as_argument, given_arguments, read_argument
 
 NESTED = {"flows": [{"topic": "a", "columns": {"x": {"y": {}}}}], "routes": []}
 AWKWARD = ["{{HOME}}", "a}}b", "it's", '"', "$HOME", "`id`", "\\\\", "two\nlines", "<LOG_DIR>", "<CPS>", "$(HOME)", "größe", "", ENCODED]
@@ -62,3 +62,17 @@ def test_the_largest_settings_still_fit_into_one_argument() -> None:
 def test_a_text_that_only_begins_so_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot be decoded"):
         read_argument(ENCODED + text)
+
+
+def test_all_arguments_travel_as_one_beside_those_of_the_service() -> None:
+    asked = ["--table", "a.*", "--table", "ä b", "--flows", '{"flows": []}', "--report", "s3://b/r.json"]
+    words = ["--JOB_NAME", "merge", ALL_ARGUMENTS, all_arguments(asked), "--TempDir", "s3://b/tmp"]
+    assert given_arguments(words) == asked
+    # Without it each word is an argument of its own.
+    assert given_arguments(["--table", as_argument("ä b")]) == ["--table", "ä b"]
+
+
+@pytest.mark.parametrize("value", ["", "x", '{"a": 1}', "[1]", '["a", null]'])
+def test_what_is_no_list_of_texts_is_refused(value: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"--airflow-cdc holds .*, and no JSON list of texts\..*CdcJob\.glue"):
+        given_arguments([ALL_ARGUMENTS, value])
