@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -15,21 +16,27 @@ if TYPE_CHECKING:
 
 PROVIDER_FOLLOWS_JOBS = hasattr(SparkSubmitHook, "_get_yarn_rm_base_url")
 """Whether the Spark provider can follow a job that runs in a cluster: version 6.3 on. Constraints of older Airflows have an older one."""
+_ABOUT_FOLLOWING = ("durable", "track_driver_via_k8s_api", "yarn_track_via_rm_api")
 _YARN_WAITS = "spark.yarn.submit.waitAppCompletion"
 _KUBERNETES_WAITS = "spark.kubernetes.submission.waitAppCompletion"
 
+_log = logging.getLogger(__name__)
 
-def arguments_to_follow(operator: Any, auth: AuthBase | None) -> dict[str, Any]:
-    """Return what an operator tells that of the Spark provider about following jobs; one of an older provider gets what it lacks: it
-    neither reconnects to a job nor asks a cluster about it.
 
+def arguments_to_follow(operator: Any, given: dict[str, Any], auth: AuthBase | None) -> dict[str, Any]:
+    """Return the arguments for the Spark provider's operator, with what it asks about following jobs. That of an older provider gets what it
+    lacks instead: it neither reconnects to a job nor asks a cluster.
+
+    :param given: the user's; those about following jobs are without effect there.
     :param auth: authentication at YARN's ResourceManager.
     """
     if PROVIDER_FOLLOWS_JOBS:
-        return {"yarn_rm_auth": auth}
+        return {**given, "yarn_rm_auth": auth}
     operator.durable = operator._track_driver_via_k8s_api = operator._yarn_track_via_rm_api = False
     operator._yarn_rm_auth = None
-    return {}
+    if ignored := [name for name in _ABOUT_FOLLOWING if given.get(name)]:
+        _log.info("The Spark provider is older than 6.3: without effect are %s.", ", ".join(ignored))
+    return {name: value for name, value in given.items() if name not in _ABOUT_FOLLOWING}
 
 
 def why_not_left(target: SparkTarget) -> str | None:

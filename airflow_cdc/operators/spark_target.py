@@ -79,8 +79,8 @@ def spark_target(conn_id: str, *, deploy_mode: str | None, spark_binary: str | N
         return SparkTarget(f"{CONNECT_SCHEME}{host}{f':{connection.port}' if connection.port else ''}", "client", "")
     try:
         resolved = SparkSubmitHook(conn_id=conn_id, deploy_mode=deploy_mode, spark_binary=spark_binary)._connection
-    except (RuntimeError, NameError, ValueError) as error:
-        # NameError: k8s:// without the cncf.kubernetes provider.
+    except (RuntimeError, NameError, TypeError, ValueError) as error:
+        # NameError: k8s:// without the cncf.kubernetes provider. TypeError: an older Spark provider, and a connection without a host.
         raise ConfigurationError(
             f"Spark connection {conn_id} cannot be used: {error}.",
             next_step="Correct the connection, or install the provider of its cluster (apache-airflow-providers-cncf-kubernetes for k8s://).",

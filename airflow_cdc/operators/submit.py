@@ -84,7 +84,7 @@ class CdcSubmitOperator(ObservedOperator, SparkSubmitOperator):
         **kwargs: Any,
     ) -> None:
         self._rm_auth_path = yarn_rm_auth if isinstance(yarn_rm_auth, str) else None
-        kwargs |= arguments_to_follow(self, None if isinstance(yarn_rm_auth, str) else yarn_rm_auth)
+        kwargs = arguments_to_follow(self, kwargs, None if isinstance(yarn_rm_auth, str) else yarn_rm_auth)
         super().__init__(application=application, conn_id=conn_id, name=name, **kwargs)
         self.deferrable = deferrable
         self.poke_interval = poke_interval
