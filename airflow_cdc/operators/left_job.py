@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 def arguments_to_follow(operator: Any, given: dict[str, Any], auth: AuthBase | None) -> dict[str, Any]:
-    """Return the arguments for the Spark provider's operator, with what it asks about following jobs. That of an older provider gets what it
+    """Return the arguments for the Spark provider's operator, with what it asks about following jobs. One of an older provider gets what it
     lacks instead: it neither reconnects to a job nor asks a cluster.
 
     :param given: the user's; those about following jobs are without effect there.
