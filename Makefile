@@ -26,7 +26,8 @@ demo: setup ## Capture, merge and check a small shop's tables, start to end
 check: lint ## Check the code and run the tests that need no Spark (the inner loop)
 	$(BIN)/python -m pytest -q --no-spark -n 2
 
-test: lint ## Check the code and run one proof of each rule
+test: lint ## Check the code and run one proof of each rule; a dozen cases with the oldest Spark too
+	@$(PYTHON) scripts/spark_minors.py 4.0 few
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-deep: setup ## Run the other proofs: long properties, captures and stories (hours; PART=3/8 runs the third of eight parts)

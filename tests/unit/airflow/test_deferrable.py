@@ -15,6 +15,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, TaskDeferred
 
 from airflow_cdc.triggers.report import CdcReportTrigger
+from tests.support.spark_provider import follows_jobs
 from tests.unit.airflow.resource_manager import JOB, ResourceManager
 
 TOPIC = "server.db.orders"
@@ -43,6 +44,7 @@ def _resume(operator: Any, context: Any, deferred: TaskDeferred, event: dict[str
     return operator.execute_complete(context, json.loads(json.dumps(event)))
 
 
+@follows_jobs
 def test_the_slot_is_free_while_the_job_runs_and_the_outcome_is_that_of_waiting(yarn: Any, context: Any) -> None:
     deferred = _defer(yarn.merge(deferrable=True, poke_interval=7), context)
     path, asked = deferred.trigger.serialize()
@@ -61,6 +63,7 @@ def test_the_slot_is_free_while_the_job_runs_and_the_outcome_is_that_of_waiting(
     assert not (yarn.lake / report).exists()
 
 
+@follows_jobs
 def test_a_failed_flow_fails_the_task_that_was_deferred(yarn: Any, context: Any) -> None:
     deferred = _defer(yarn.merge(deferrable=True), context)
     error = {"type": "SchemaChangeError", "message": "Column total shrank.", "next_step": "Widen it.", "transient": False}
@@ -72,6 +75,7 @@ def test_a_failed_flow_fails_the_task_that_was_deferred(yarn: Any, context: Any)
     yarn.go.touch()
 
 
+@follows_jobs
 def test_a_job_that_is_lost_is_found_out_by_asking_the_cluster(yarn: Any, context: Any, manager: ResourceManager) -> None:
     merge = {"deferrable": True, "execution_timeout": timedelta(hours=1)}
     before = time.time()
@@ -96,6 +100,7 @@ def test_a_job_that_is_lost_is_found_out_by_asking_the_cluster(yarn: Any, contex
     yarn.go.touch()
 
 
+@follows_jobs
 def test_a_job_that_is_late_or_ended_by_a_user_is_killed(yarn: Any, context: Any, manager: ResourceManager) -> None:
     merge = {"deferrable": True, "execution_timeout": timedelta(seconds=5)}
     deferred = _defer(yarn.merge(**merge), context)
@@ -110,6 +115,7 @@ def test_a_job_that_is_late_or_ended_by_a_user_is_killed(yarn: Any, context: Any
     yarn.go.touch()
 
 
+@follows_jobs
 def test_where_nobody_is_named_who_could_kill_the_job_it_is_not_reported_as_killed(yarn: Any, context: Any) -> None:
     yarn.connect("spark_default", conn_type="spark", host="yarn", extra={"deploy-mode": "cluster"})
     merge = {"deferrable": True, "execution_timeout": timedelta(seconds=5)}
@@ -121,6 +127,7 @@ def test_where_nobody_is_named_who_could_kill_the_job_it_is_not_reported_as_kill
     yarn.go.touch()
 
 
+@follows_jobs
 def test_what_another_try_or_another_airflow_leaves_is_no_report_of_this_job(yarn: Any, context: Any, manager: ResourceManager) -> None:
     # Equal Dag, run and task ids are no reason to read each other's reports: two Airflows may share a lake.
     known = set()
@@ -146,6 +153,7 @@ def test_a_driver_on_this_machine_keeps_the_slot_and_logs_it(scene: Any, context
     assert "it is not deferred, and keeps the worker's slot" in capsys.readouterr().out
 
 
+@follows_jobs
 def test_a_spark_submit_that_is_set_to_wait_contradicts_it(yarn: Any, context: Any) -> None:
     with pytest.raises(AirflowFailException, match=r"waitAppCompletion=true: .*Next step: Take"):
         yarn.merge(deferrable=True, conf={"spark.yarn.submit.waitAppCompletion": "true"}).execute(context)

@@ -28,6 +28,7 @@ from airflow_cdc.operators.retype import CdcRetypeOperator
 from airflow_cdc.operators.survey import CdcSurveyOperator
 from airflow_cdc.operators.verify import CdcVerifyOperator
 from airflow_cdc.triggers.report import CdcReportTrigger
+from tests.support.spark_provider import follows_jobs
 from tests.unit.airflow.resource_manager import JOB, ResourceManager
 
 TOPIC = "server.db.orders"
@@ -64,6 +65,7 @@ def _event(trigger: CdcReportTrigger) -> dict[str, Any]:
     return json.loads(json.dumps(asyncio.run(asyncio.wait_for(anext(trigger.run()), 20)).payload))  # type: ignore[no-any-return]
 
 
+@follows_jobs
 @of_every_operator
 def test_the_report_comes_by_the_lake_and_makes_the_same_outcome(
     yarn: Any, context: Any, kind: type[Any], given: dict[str, Any], report: Any, failed: Any
@@ -80,6 +82,7 @@ def test_the_report_comes_by_the_lake_and_makes_the_same_outcome(
     assert result == _operator(kind, yarn, given, deferrable=False).execute(context)
 
 
+@follows_jobs
 @of_every_operator
 def test_a_failure_comes_the_same_way_with_what_was_done_as_its_xcom(
     yarn: Any, context: Any, kind: type[Any], given: dict[str, Any], report: Any, failed: Any
@@ -117,6 +120,7 @@ def _kerberos() -> Any:
     return requests.auth.HTTPBasicAuth("kerberos", "ticket")
 
 
+@follows_jobs
 def test_a_kill_from_the_triggerer_logs_in_as_the_operator_does(
     yarn: Any, context: Any, manager: ResourceManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +135,7 @@ def test_a_kill_from_the_triggerer_logs_in_as_the_operator_does(
     assert manager.logins
 
 
+@follows_jobs
 def test_a_kill_from_the_triggerer_asks_by_kerberos_where_the_operator_has_a_keytab(
     yarn: Any, context: Any, manager: ResourceManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +146,7 @@ def test_a_kill_from_the_triggerer_asks_by_kerberos_where_the_operator_has_a_key
     assert manager.logins == [requests.auth._basic_auth_str("kerberos", "ticket")]
 
 
+@follows_jobs
 def test_an_authentication_that_cannot_travel_is_reported_and_not_left_out(
     yarn: Any, context: Any, manager: ResourceManager, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@ from airflow_cdc.links.tasks import FlowLink, QuarantineLink, SparkLink
 from airflow_cdc.operators.maintain import CdcMaintainOperator
 from airflow_cdc.plugins.cdc_plugin import ROUTE
 from airflow_cdc.sensors.lag import CdcLagSensor
+from tests.support.spark_provider import follows_jobs
 from tests.unit.airflow.resource_manager import JOB
 
 TOPIC, OTHER_TOPIC = "server.db.orders", "server.db.customers"
@@ -99,6 +100,7 @@ def test_serialized_tasks_keep_their_links(scene: Any) -> None:
 # Spark.
 
 
+@follows_jobs
 def test_an_application_on_yarn_is_found_at_the_resource_manager(yarn: Any, context: Any, manager: Any) -> None:
     operator = yarn.merge(deferrable=True, deploy_mode="cluster")
     with pytest.raises(TaskDeferred):
@@ -106,6 +108,7 @@ def test_an_application_on_yarn_is_found_at_the_resource_manager(yarn: Any, cont
     assert link(SparkLink, operator) == f"{manager.url}/cluster/app/{JOB[:-1]}1"
 
 
+@follows_jobs
 def test_an_application_is_found_at_the_history_server_where_one_is_set(
     yarn: Any, context: Any, manager: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,8 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import Asset
 
+from tests.support.spark_provider import follows_jobs
+
 TOPIC = "server.db.orders"
 REPORT = {"ok": False, "archive": "a", "lake": "l", "flows": [], "control_topics": [], "ignored_files": [], "error": None}
 TERMINAL = {"type": "SchemaChangeError", "message": "Column total shrank.", "next_step": "Widen it.", "transient": False}
@@ -132,6 +134,7 @@ def test_hundreds_of_failures_make_no_endless_message(scene: Any, context: Any) 
     assert len(str(failed.value)) < 2000
 
 
+@follows_jobs
 def test_a_job_that_left_no_report_is_tried_again_with_sparks_last_lines(scene: Any, context: Any) -> None:
     scene.submit_by("#!/bin/sh\necho 'Exception in thread \"main\" java.lang.OutOfMemoryError'\nexit 1\n")
     with pytest.raises(AirflowException, match="OutOfMemoryError") as failed:

@@ -12,6 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_cdc.jobs.die_with_parent import SUBMITTER_VARIABLE
 from airflow_cdc.model.job_argument import read_argument
+from tests.support.spark_provider import follows_jobs
 
 REPORT = {"ok": True, "archive": "a", "lake": "l", "flows": [], "control_topics": [], "ignored_files": [], "error": None}
 
@@ -192,6 +193,7 @@ def test_a_default_of_the_dag_reaches_the_operator(scene: Any) -> None:
 # Where Spark is.
 
 
+@follows_jobs
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
@@ -222,6 +224,7 @@ def test_settings_that_exclude_each_other_are_not_tried_again(scene: Any, contex
         scene.merge().execute(context)
 
 
+@follows_jobs
 @pytest.mark.parametrize(
     ("host", "master"), [("local", "local"), ("local%5B%2A%5D", "local[*]"), ("127.0.0.1:7077", "spark://127.0.0.1:7077")]
 )

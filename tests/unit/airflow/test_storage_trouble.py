@@ -14,6 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from airflow_cdc.triggers import report as report_trigger
 from airflow_cdc.triggers.report import CdcReportTrigger
+from tests.support.spark_provider import follows_jobs
 from tests.unit.airflow.resource_manager import JOB, ResourceManager
 
 TOPIC = "server.db.orders"
@@ -52,6 +53,7 @@ def _event(trigger: CdcReportTrigger) -> dict[str, Any]:
     return json.loads(json.dumps(found))  # type: ignore[no-any-return]
 
 
+@follows_jobs
 def test_a_storage_error_that_passes_is_logged_each_time_and_costs_nothing(
     yarn: Any, context: Any, outage: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -64,6 +66,7 @@ def test_a_storage_error_that_passes_is_logged_each_time_and_costs_nothing(
     assert capsys.readouterr().out.count("The look failed and is repeated in 0.01 seconds: ConnectionError: unplugged") == 3
 
 
+@follows_jobs
 @pytest.mark.parametrize("error", [ConnectionError("unplugged"), PermissionError("Forbidden")], ids=["passing", "staying"])
 def test_a_job_is_waited_for_on_where_the_triggerer_alone_cannot_look(
     yarn: Any, context: Any, manager: ResourceManager, outage: Any, monkeypatch: pytest.MonkeyPatch, error: Exception
@@ -81,6 +84,7 @@ def test_a_job_is_waited_for_on_where_the_triggerer_alone_cannot_look(
     assert (manager.asked, yarn.submissions) == ([], 1)
 
 
+@follows_jobs
 @pytest.mark.parametrize(
     ("error", "kind"), [(ConnectionError("unplugged"), AirflowException), (PermissionError("Forbidden"), AirflowFailException)]
 )
@@ -96,6 +100,7 @@ def test_a_job_whose_report_nobody_can_look_for_is_killed_before_the_task_fails(
     assert manager.asked == [KILL]
 
 
+@follows_jobs
 def test_a_task_that_wakes_up_in_an_outage_waits_on(yarn: Any, context: Any, manager: ResourceManager, outage: Any) -> None:
     trigger = _deferred(yarn.merge(deferrable=True), context)
     trigger.question["ask_at"] = 0.0
@@ -107,6 +112,7 @@ def test_a_task_that_wakes_up_in_an_outage_waits_on(yarn: Any, context: Any, man
     assert manager.asked == []
 
 
+@follows_jobs
 def test_a_job_that_nobody_can_kill_gets_no_second_one_beside_it(yarn: Any, context: Any, outage: Any) -> None:
     yarn.connect("spark_default", conn_type="spark", host="yarn", extra={"deploy-mode": "cluster"})
     trigger = _deferred(yarn.merge(deferrable=True), context)
