@@ -1,7 +1,7 @@
 """Run tests with another minor version of Spark, and the Delta that belongs to it, in an environment of its own.
 
 ``python3 scripts/spark_minors.py MINOR [pytest's arguments]``, such as ``4.0 tests/stories -k rename``; without arguments it runs the
-golden cases and the stories, all that apply archives by Spark; with ``few`` a dozen golden cases, one of each kind. The environment lives in
+golden cases and the stories, all that apply archives by Spark; with ``few`` a dozen golden cases, one a kind. The environment lives in
 ``.tools/spark-MINOR/``, of the invoking Python, and is made anew when ``pyproject.toml`` or the data of minors changes.
 """
 
