@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc import __version__
-from airflow_cdc.runtime import JavaNotFoundError
+from airflow_cdc.runtime import JavaNotFoundError, own_minor
 from tests.support.events import TOPIC, numbered, sqlserver, write_records
 from tests.unit.cli.conftest import ANN, BEN, CLOSED_LATE, ORDERS, TEAPOT, Ended, Run, logs, process
 
@@ -47,7 +47,7 @@ def test_without_java_the_native_engine_applies_and_what_needs_spark_fails_with_
 
     ended = run("apply", "--archive", tmp_path / "archive", "--lake", tmp_path / "by-spark", "--engine", "spark")
     assert ended.code == 1
-    assert "JavaNotFoundError: Spark needs Java 17 or newer" in ended.stderr
+    assert f"JavaNotFoundError: Spark {own_minor().minor} needs Java {own_minor().java} and none was found" in ended.stderr
     assert "Next step: set JAVA_HOME" in " ".join(ended.stderr.split())
 
 
