@@ -128,7 +128,8 @@ def machine_has_java() -> bool:
 
 def wanted_state(*, bundle_java: bool) -> str:
     """Return a digest of everything that decides what ``.venv/`` holds."""
-    runtime = sorted((ROOT / "airflow_cdc" / "runtime").glob("*.py"))
+    # Its data names the jars.
+    runtime = sorted(path for path in (ROOT / "airflow_cdc" / "runtime").iterdir() if path.suffix in {".py", ".json"})
     digest = hashlib.sha256()
     for path in (LOCK, JAVA_LOCK, ROOT / "pyproject.toml", Path(__file__), *runtime):
         digest.update(path.read_bytes())
