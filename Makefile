@@ -32,6 +32,9 @@ test: lint ## Check the code and run one proof of each rule; a dozen cases with 
 
 test-deep: setup ## Run the other proofs: long properties, captures and stories (hours; PART=3/8 runs the third of eight parts)
 	$(BIN)/python -m pytest -m deep -n 2 --dist worksteal --part $(or $(PART),1/1)
+	@$(PYTHON) scripts/spark_minors.py 4.0 all --part $(or $(PART),1/1)
+	@$(PYTHON) scripts/spark_minors.py 4.1 all --part $(or $(PART),1/1)
+	@$(PYTHON) scripts/spark_minors.py 4.0 across
 
 test-system: setup ## Run the tests against a live Airflow, an object store and a StatsD exporter (need Go), YARN and HDFS, source databases, a browser (needs npm and Chromium)
 	@$(BIN)/python scripts/object_store.py
@@ -44,7 +47,7 @@ test-system: setup ## Run the tests against a live Airflow, an object store and 
 test-min-versions: python ## Run the Airflow layer's tests with the lowest versions that pyproject.toml allows
 	@$(PYTHON) scripts/min_versions.py
 
-test-spark: python ## Run the golden cases and stories with another Spark: make test-spark SPARK=4.0 (WHAT="tests/golden -k x02" runs these)
+test-spark: python ## Run the golden cases and stories with another Spark: make test-spark SPARK=4.0 (WHAT="tests/golden -k x02" runs these; JAVA=21)
 	@$(PYTHON) scripts/spark_minors.py $(or $(SPARK),4.0) $(WHAT)
 
 test-install: python ## Install the wheel into released Airflows under their constraints (needs python3.12; NAMES="3.3.1-uv 3.2.1-pip" tries these)

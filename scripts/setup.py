@@ -16,7 +16,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -249,6 +249,38 @@ def install_beside(folder: Path, step: str, packages: list[str]) -> None:
     """Install packages alone into ``python`` of a folder; the rest of what they need is in ``.venv/``."""
     command = [bring_uv(), "pip", "install", "--python", PYTHON, "--no-deps", "--target", folder / "python", *packages]
     run(step, command, "see that this machine reaches its Python package registry.")
+
+
+def bring_environment(folder: Path, what: str, options: list[str | Path]) -> Path:
+    """Make ``venv`` in a folder, with the project's requirements in other versions than ``.venv/``; do nothing if it is there.
+
+    :param what: all that decides what the environment holds, beside the options and the invoking Python.
+    :param options: of ``uv pip compile``, which chooses the versions.
+    :return: its Python.
+    :raises SetupError: if a step cannot be done.
+    """
+    python = folder / "venv" / "bin" / "python"
+    wanted = "\n".join([sys.version, *map(str, options), what, (ROOT / "pyproject.toml").read_text(encoding="utf-8")])
+    if is_brought(folder, wanted):
+        return python
+    start_log()
+    uv = bring_uv()
+    versions = folder / "versions.txt"
+    advice = "see that this machine reaches its Python package registry, then run the same again."
+    chosen: list[str | Path] = [uv, "pip", "compile", "--quiet", "--python", sys.executable, "pyproject.toml", *options]
+    run(f"versions for {folder.name}", [*chosen, "-o", versions], advice)
+    run("an environment for them", [uv, "venv", "--clear", "--python", sys.executable, folder / "venv"], advice)
+    run("the packages (1 GB the first time)", [uv, "pip", "sync", "--python", python, versions], advice)
+    (folder / "stamp").write_text(wanted, encoding="utf-8")
+    return python
+
+
+def run_tests(python: Path, arguments: Sequence[str], **variables: str) -> int:
+    """Run pytest over this checkout's tests with another environment's Python; return its exit code."""
+    path = os.pathsep.join([str(python.parent), os.environ["PATH"]])
+    environment = {**child_environment(), "PYTHONPATH": str(ROOT), "PATH": path, **variables}
+    command = [str(python), "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+    return subprocess.run(command, env=environment, cwd=ROOT, check=False).returncode
 
 
 def start_log() -> None:

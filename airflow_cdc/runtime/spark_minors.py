@@ -90,7 +90,7 @@ def needed_minor(spark_version: str, *, of: str) -> SparkMinor:
     if found is None:
         raise ConfigurationError(
             f"{of} has Spark {spark_version}, and jobs run on Spark {', '.join(spark_minors())}.",
-            next_step=f"Choose a release with one of these ({_PAGE}); the native engine needs no Spark (`airflow-cdc apply`).",
+            next_step=f"Choose a release with one of these ({_PAGE}); the native engine alone needs no Spark (`--engine native`).",
         )
     return found
 

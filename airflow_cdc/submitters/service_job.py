@@ -120,15 +120,17 @@ class ServiceJob:
         }
         return {"placement": {"cluster_name": cluster_name}, "pyspark_job": job}
 
-    def glue(self) -> dict[str, Any]:
+    def glue(self, script_args: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Return ``script_location`` and ``script_args`` of ``GlueJobOperator``. Delta is Glue's own, unless jars are named.
 
         Glue takes no Maven coordinates, and adds its own arguments to those of the job.
+
+        :param script_args: other parameters of Glue's, such as ``--additional-python-modules``. (templated)
         """
         options = " --conf ".join(f"{name}={value}" for name, value in self._options().items())
         files = {"--extra-py-files": ",".join(self.py_files), "--extra-jars": ",".join(self.jars)}
         given = {name: value for name, value in files.items() if value} | ({} if self.jars else {"--datalake-formats": "delta"})
-        arguments = {ALL_ARGUMENTS: NamedArguments(self, "AWS Glue"), "--conf": options, **given}
+        arguments = {ALL_ARGUMENTS: NamedArguments(self, "AWS Glue"), "--conf": options, **given, **(script_args or {})}
         return {"script_location": self.application, "script_args": arguments}
 
     def databricks(self, *, task_key: str = "merge", new_cluster: Mapping[str, Any] | None = None, **task: Any) -> dict[str, Any]:

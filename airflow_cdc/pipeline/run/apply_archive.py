@@ -13,6 +13,7 @@ from airflow_cdc.model.errors import (
     SparkFailedError,
 )
 from airflow_cdc.model.files import absolute_uri
+from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.state.lake import ArchiveState, FlowState
@@ -25,6 +26,8 @@ from airflow_cdc.pipeline.run.flows_in_tasks import apply_in_tasks
 from airflow_cdc.pipeline.run.sort_topics import hold_topics, refused_flows, sort_topics
 from airflow_cdc.pipeline.run.stopped_flows import stopped_flows
 from airflow_cdc.pipeline.run.survey_new_files import survey_new_files
+from airflow_cdc.pipeline.spark.connect import is_client
+from airflow_cdc.pipeline.spark.fitting_spark import refuse_unfit_driver
 from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS, error_line
 from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.pipeline.survey.check_transactions import check_transactions
@@ -36,9 +39,12 @@ from airflow_cdc.pipeline.survey.source_facts import facts_of
 def apply_archive(run: ArchiveRun) -> ApplyReport:
     """Apply every pending microbatch of every flow; a flow that fails does not stop the others.
 
-    :raises ConfigurationError: when two topics would share a table, or the archive holds other files than expected.
+    :raises ConfigurationError: when two topics would share a table, the archive holds other files than expected, or this Spark is one that
+        jobs do not run on and the engine is not the native one.
     :raises CdcError: when the archive or the lake's state cannot be read at all.
     """
+    if run.engine is not Engine.NATIVE and not is_client(run.spark):
+        refuse_unfit_driver()
     run = replace(run, archive=absolute_uri(run.archive), lake=absolute_uri(run.lake))
     archive_fs, archive_root = file_system(run.archive)
     lake_fs, lake_root = file_system(run.lake)

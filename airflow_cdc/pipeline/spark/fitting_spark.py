@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import unquote
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import ConfigurationError
@@ -16,6 +17,16 @@ from airflow_cdc.runtime.spark_minors import DELTA_ARTIFACT, SparkMinor, minor_o
 _DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
 _SCALA = "2.13"
 """Of every Spark 4."""
+
+
+def refuse_unfit_driver() -> None:
+    """Check the Spark of this process before it is used; starts nothing.
+
+    Otherwise a job would succeed as long as the native engine can do its microbatches alone.
+
+    :raises ConfigurationError: for a minor version of Spark that jobs do not run on.
+    """
+    needed_minor(pyspark.__version__, of="The driver of this job")
 
 
 def refuse_unfit(session: SparkSession) -> None:
@@ -44,8 +55,6 @@ def refuse_other_server(session: SparkSession, where: str) -> None:
 
     :raises ConfigurationError: for a minor version of Spark that jobs do not run on, or another than the client's.
     """
-    import pyspark
-
     minor = needed_minor(session.version, of=f"The Spark Connect server {where}")
     if minor_of(pyspark.__version__) != minor:
         raise ConfigurationError(

@@ -32,6 +32,7 @@ def variables(monkeypatch: pytest.MonkeyPatch) -> None:
         "cdc_emr_role": "arn:aws:iam::123456789012:role/cdc",
         "cdc_emr_logs": "s3://logs/emr",
         "cdc_emr_cluster": "j-1EXAMPLE",
+        "cdc_glue_role": "arn:aws:iam::123456789012:role/cdc-glue",
         "cdc_project": "shop",
         "cdc_region": "europe-west1",
         "cdc_cluster": "etl",

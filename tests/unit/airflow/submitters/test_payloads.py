@@ -20,6 +20,7 @@ from databricks.sdk.service.jobs import SubmitTask
 from google.cloud.dataproc_v1.types import SubmitJobRequest
 
 from airflow_cdc.jobs.job_parser import ARCHIVE, FLOWS, SHAPE, job_parser
+from airflow_cdc.model.job_argument import given_arguments
 from airflow_cdc.submitters.job_arguments import JobArguments
 from tests.unit.airflow.dag_bag import dag_bag
 
@@ -57,7 +58,7 @@ def has_unresolved(payload: Any) -> bool:
 
 
 def test_there_is_a_dag_for_each_service() -> None:
-    assert FILES == ["cdc_databricks", "cdc_dataproc", "cdc_emr", "cdc_emr_serverless", "cdc_spark_application"]
+    assert FILES == ["cdc_databricks", "cdc_dataproc", "cdc_emr", "cdc_emr_serverless", "cdc_glue", "cdc_spark_application"]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -125,6 +126,19 @@ def test_emr_accepts_its_step(scene: Any, context: Any) -> None:
     assert step[step.index("--archive") - 1] == "s3://code/apply.py"
     assert ("--conf", "spark.yarn.appMasterEnv.PYSPARK_PYTHON=/opt/cdc/bin/python") in itertools.pairwise(step)
     check_arguments(scene, task.steps)
+
+
+def test_glue_accepts_its_job_and_its_run(scene: Any, context: Any) -> None:
+    task = rendered("cdc_glue", context)
+    config = task.hook.create_glue_job_config()
+    assert refusals("glue", "CreateJob", config) == ""
+    assert (config["GlueVersion"], config["Command"]["ScriptLocation"]) == ("6.0", "s3://code/apply.py")
+    request = {"JobName": task.job_name, "Arguments": task.script_args, **task.run_job_kwargs}
+    assert refusals("glue", "StartJobRun", request) == ""
+    assert "Arguments" in refusals("glue", "StartJobRun", {**request, "Arguments": {"--x": ["--archive"]}})
+    # Glue starts the script with each name once and its value after it, and adds names of its own.
+    words = [word for name, value in {**task.script_args, "--JOB_NAME": "airflow-cdc"}.items() for word in (name, value)]
+    check_arguments(scene, given_arguments(words))
 
 
 def test_dataproc_accepts_its_job(scene: Any, context: Any) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.pipeline.spark import fitting_spark
 from airflow_cdc.pipeline.spark.fitting_spark import refuse_other_server, refuse_unfit
 from airflow_cdc.runtime import own_minor
+from tests.conftest import Apply
 
 
 def of_version(version: str) -> SparkSession:
@@ -49,6 +53,18 @@ def test_another_delta_or_spark_is_refused(monkeypatch: pytest.MonkeyPatch, vers
         assert f"io.delta:delta-spark_{version[:3]}_2.13:4.4.0" in refused.value.next_step
 
 
+def test_a_driver_of_another_spark_is_refused_before_the_native_engine_works(
+    apply: Apply, archive: Path, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pyspark, "__version__", "3.5.8")
+    with pytest.raises(ConfigurationError, match=r"The driver of this job has Spark 3\.5\.8") as refused:
+        apply(archive, lake)
+    assert "--engine native" in refused.value.next_step
+    assert not lake.exists()
+    # Which engine that is leaves no doubt here: nothing to apply is no error.
+    assert apply(archive, lake, engine=Engine.NATIVE).flows == ()
+
+
 @pytest.mark.parametrize("jar", ["", "file:/databricks/jars/own-delta.jar", "file:/a/delta-spark_4.2_2.13-4.4.0.jar"])
 def test_what_fits_passes_and_so_does_a_service_s_own_delta(monkeypatch: pytest.MonkeyPatch, jar: str) -> None:
     monkeypatch.setattr(fitting_spark, "_delta_jar", lambda session: jar)
@@ -56,8 +72,6 @@ def test_what_fits_passes_and_so_does_a_service_s_own_delta(monkeypatch: pytest.
 
 
 def test_a_server_has_the_minor_version_of_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    import pyspark
-
     monkeypatch.setattr(pyspark, "__version__", "4.1.1")
     refuse_other_server(of_version("4.1.3"), "sc://h")
     with pytest.raises(
