@@ -121,6 +121,8 @@ class Images:
     """Whether ``before`` may hold fillers in place of values, depending on the table's replica identity. Otherwise it is the whole row."""
     before_omits_large: bool = False
     """Whether NULL in a large column of ``before`` may stand for a value that the source's log does not hold."""
+    reads_are_whole: bool = True
+    """Whether a read holds each value, so that the placeholder's text in one is a value of the row's."""
     names_may_change: bool = True
     """Whether a renamed column may appear under its older name."""
 

@@ -47,7 +47,7 @@ HUAWEI_CDL = Connector(
     transactions=Transactions(identity="source.txId", share_commit=False),
     # A snapshot sends creates.
     snapshots=Snapshots(are_marked=False),
-    images=Images(before_has_omitted=True, before_has_fillers=True, names_may_change=False),
+    images=Images(before_has_omitted=True, before_has_fillers=True, reads_are_whole=False, names_may_change=False),
     # After any vendor's prefix, such as com.xxx. The decimal's scale is not available: its text keeps every digit.
     types=Types(by_ending={"cdc.data.timestamp": AS_LOCAL_TIMESTAMP, "cdc.data.Decimal": AS_TEXT}),
     values=Values(

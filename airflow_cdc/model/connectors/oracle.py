@@ -21,6 +21,7 @@ from airflow_cdc.model.connectors.connector import (
     Catalogue,
     Connector,
     Flattened,
+    Images,
     NativeRule,
     PositionRule,
     Transactions,
@@ -161,6 +162,8 @@ ORACLE = Connector(
         change=_native_change(),
         transaction="source.txId",
     ),
+    # Without lob.enabled a snapshot leaves large values out too (docs/reference/dialects.md#what-goes-wrong-today).
+    images=Images(reads_are_whole=False),
     # TIMESTAMP(9) WITH TIME ZONE holds an offset and 1 ns; a Spark TIMESTAMP holds neither.
     types=Types(own={fields.ZONED: AS_TEXT}),
     topic=("schema", "table"),

@@ -37,9 +37,12 @@ def may_be_unavailable(sql_type: str) -> bool:
     return sql_type in ("STRING", "BINARY", "VARIANT") or sql_type.startswith("ARRAY<")
 
 
-def unless_unavailable(text: str) -> str:
-    """Return the SQL of a text, NULL where it is a placeholder."""
-    return f"if({text} IN ({PLACEHOLDERS}), NULL, {text})"
+def unless_unavailable(text: str, *, in_whole: str = "false") -> str:
+    """Return the SQL of a text, NULL where it is a placeholder.
+
+    :param in_whole: SQL that is true for an event whose image leaves nothing out.
+    """
+    return f"if({text} IN ({PLACEHOLDERS}) AND NOT {in_whole}, NULL, {text})"
 
 
 def is_unavailable(name: str, text: str, shape: ValueShape) -> str:
@@ -50,16 +53,17 @@ def is_unavailable(name: str, text: str, shape: ValueShape) -> str:
     return f"({text} IN ({PLACEHOLDERS}) OR {shape.leaves_out(name, text)})"
 
 
-def names_of_unavailable(texts: Mapping[str, str], shape: ValueShape) -> str:
+def names_of_unavailable(texts: Mapping[str, str], shape: ValueShape, *, in_whole: str = "false") -> str:
     """Return the SQL of the names of an event's columns with unavailable values (array<string>), NULL for none.
 
     :param texts: SQL of each column's text, by column.
+    :param in_whole: SQL that is true for an event whose image leaves nothing out.
     """
     found = {name: is_unavailable(name, text, shape) for name, text in texts.items()}
     if not found:
         return "CAST(NULL AS ARRAY<STRING>)"
     listed = ", ".join(f"if({condition}, {sql.text(name)}, NULL)" for name, condition in found.items())
-    return f"if({' OR '.join(found.values())}, array_compact(array({listed})), NULL)"
+    return f"if(({' OR '.join(found.values())}) AND NOT {in_whole}, array_compact(array({listed})), NULL)"
 
 
 def fill_from_before(

@@ -13,9 +13,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from airflow_cdc import runtime
+from airflow_cdc.model.errors import SparkFailedError, first_line
 from airflow_cdc.pipeline.spark import connect
 from airflow_cdc.pipeline.spark.fitting_spark import refuse_unfit
 from airflow_cdc.pipeline.spark.late_session import chosen_master, is_idle, late_session, started
@@ -80,6 +82,7 @@ def start_session(
     :param options: Spark settings that override ours.
     :param remote: URL of the server. The caller must call :func:`airflow_cdc.pipeline.spark.connect.release_sessions` at the end.
     :raises JavaNotFoundError: when Spark is to start in this process, and there is no Java.
+    :raises SparkFailedError: when its Java ends before Spark has started.
     :raises ConfigurationError: for a Spark or a Delta that jobs do not run on (:mod:`airflow_cdc.pipeline.spark.fitting_spark`).
     :raises CdcError: with a ``remote``, as in :func:`airflow_cdc.pipeline.spark.connect.open_session`.
     """
@@ -99,7 +102,13 @@ def start_session(
     ours = {} if submitted else {**_APPLICATION_OPTIONS, **runtime.DRIVER_OPTIONS, **runtime.spark_options()}
     for key, value in {**ours, **SESSION_OPTIONS, **(options or {})}.items():
         builder = builder.config(key, value)
-    session: SparkSession = builder.getOrCreate()
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise SparkFailedError(
+            f"Spark did not start: {first_line(error)}",
+            next_step="See the end of the log for what Java printed: a wrong JAVA_HOME or JDK_JAVA_OPTIONS, or too little memory, ends it so.",
+        ) from error
     refuse_unfit(session)
     return session
 

@@ -51,6 +51,16 @@ def test_without_java_the_native_engine_applies_and_what_needs_spark_fails_with_
     assert "Next step: set JAVA_HOME" in " ".join(ended.stderr.split())
 
 
+def test_a_java_that_ends_at_once_is_named_with_the_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_records(tmp_path / "archive" / "1.jsonl", numbered([sqlserver("c", commit=1, after=BEN)]))
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "--no-such-option")
+    # A process of its own: Spark runs in this one.
+    ended = process("apply", "--archive", tmp_path / "archive", "--lake", tmp_path / "lake", "--engine", "spark", cwd=tmp_path)
+    assert ended.code == 1
+    assert "SparkFailedError: Spark did not start" in ended.stderr
+    assert "JDK_JAVA_OPTIONS" in ended.stderr
+
+
 def test_a_flow_that_fails_is_named_with_the_next_step_and_the_others_complete(run: Run, tmp_path: Path) -> None:
     foreign = sqlserver("c", commit=1, after=ANN, topic=TEAPOT)
     foreign["value"]["source"]["connector"] = "teapot"

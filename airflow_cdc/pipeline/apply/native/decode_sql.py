@@ -86,7 +86,7 @@ WITH lines AS (
   FROM leaves
 )
 SELECT {", ".join(map(of_source, columns))}, {OP}, is_tombstone, {PARTITION}, {OFFSET}, {START}, {POSITION}, {TRANSACTION}, {SNAPSHOT},
-  {COMMITTED_AT}, {names_left_out(types, keys)} AS {LEFT_OUT},
+  {COMMITTED_AT}, {names_left_out(types, keys, reads_are_whole=decoder.dialect.images.reads_are_whole)} AS {LEFT_OUT},
   payload.before IS NOT NULL AS {HAS_BEFORE}{_listed(", ".join(map(name, kept)))}, CASE WHEN {nameless}
     WHEN is_tombstone THEN NULL
     WHEN {OP} IS NULL OR {OP} NOT IN ({texts(each.value for each in ROW_OPERATIONS)}) THEN 'a record is no change of a row'

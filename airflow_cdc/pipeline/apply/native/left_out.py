@@ -34,13 +34,14 @@ def find_placeholders(types: Mapping[str, str]) -> dict[str, str]:
     return {_flag(column): _is_placeholder(name(f"leaf {column}")) for column in large}
 
 
-def names_left_out(types: Mapping[str, str], keys: Sequence[str]) -> str:
+def names_left_out(types: Mapping[str, str], keys: Sequence[str], *, reads_are_whole: bool) -> str:
     """Return the SQL of :data:`LEFT_OUT` over :func:`find_placeholders`; ``types``: Spark SQL types by column."""
     flags = {column: name(_flag(column)) for column, kind in types.items() if may_be_unavailable(kind) and column not in keys}
     if not flags:
         return _NONE
     found = ", ".join(f"CASE WHEN {flag} THEN {text(column)} END" for column, flag in flags.items())
-    return f"CASE WHEN {' OR '.join(flags.values())} THEN list_filter([{found}], lambda each: each IS NOT NULL) END"
+    may_leave_out = f"coalesce({OP} <> 'r', true) AND " if reads_are_whole else ""
+    return f"CASE WHEN {may_leave_out}({' OR '.join(flags.values())}) THEN list_filter([{found}], lambda each: each IS NOT NULL) END"
 
 
 def is_odd_placeholder(column: str, *, is_key: bool) -> str:
