@@ -19,7 +19,8 @@ _ON_SPARK = """\
 Scala is 2.13. Delta's jar is built for one minor version of Spark, and a job refuses another at its start. With Hadoop before 3.4.2, which
 Spark 4.0 has, S3A does not make Delta's commits conditional puts: keep other Spark writers off tables on S3 there
 ([object stores](../how-to/object-stores.md)). Hadoop before 3.5 has no connector of its own for `gs://`; the one that errors name was not
-tested. Spark 3.5 is refused: functions that jobs use (`is_valid_utf8`, `try_parse_json` and others) are missing there."""
+tested. Spark 3.5 is refused, as tried with 3.5.8: functions that jobs use, and the type VARIANT, are missing there
+([ADR 31](../adr/0031-one-wheel-for-three-minors-of-spark.md))."""
 _ON_RELEASES = """\
 Give the left column to `release` of `CdcJob` ([run on your Spark service](../how-to/run-on-your-spark-service.md)), with the patch or
 without: `emr-8.0.0`, `glue-6.0`."""
