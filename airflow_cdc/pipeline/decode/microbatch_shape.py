@@ -48,8 +48,11 @@ class MicrobatchShape:
 
     @property
     def change_restarts(self) -> bool:
-        """Whether changes may begin anew inside of a commit, see :class:`airflow_cdc.model.connectors.connector.PositionRule`."""
-        return self.dialect.position.change_restarts
+        """Whether changes may begin anew inside of a commit, see :class:`airflow_cdc.model.connectors.connector.PositionRule`.
+
+        Not asked without a key: what repeats shows by keys, which one row has at a time. Equal rows of such a table are two.
+        """
+        return self.dialect.position.change_restarts and not self.without_key
 
     @cached_property
     def value_shape(self) -> ValueShape:
