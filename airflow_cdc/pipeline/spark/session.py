@@ -107,7 +107,7 @@ def start_session(
     except PySparkRuntimeError as error:
         raise SparkFailedError(
             f"Spark did not start: {first_line(error)}",
-            next_step="See the end of the log for what Java printed: a wrong JAVA_HOME or JDK_JAVA_OPTIONS, or too little memory, ends it so.",
+            next_step="See the end of the log for what Java printed: a wrong JAVA_HOME or JDK_JAVA_OPTIONS, or too little memory.",
         ) from error
     refuse_unfit(session)
     return session
