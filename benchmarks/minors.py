@@ -1,6 +1,6 @@
 """``python -m benchmarks.minors PYTHON ...``: what the same runs take by the Spark of each environment, whole processes in turn.
 
-A run with 16 rows shows the cold start, one with 200,000 events the merge (docs/performance.md#minor-versions-of-spark).
+A run with 16 rows shows the cold start, one with 200,000 events the merge.
 """
 
 from __future__ import annotations
