@@ -300,10 +300,9 @@ class Decoder(MicrobatchShape):
             records = fill_from_before(records, left_out, self.value_shape, formerly=self.columns.formerly)
         texts = {name: self._text_of(name) for name in self.image_columns}
         position = position_of_event(self.dialect, self.epochs, are_split=self.splits_key_changes)
-        is_read = f"coalesce({KIND} = 'r', false)" if self.dialect.images.reads_are_whole else "false"
         staged = records.selectExpr(
-            *[f"{unless_unavailable(text, in_whole=is_read)} AS {sql.name(name)}" for name, text in texts.items()],
-            f"{self._unavailable(texts, in_whole=is_read)} AS {UNAVAILABLE}",
+            *[f"{unless_unavailable(text, in_whole=self.in_whole)} AS {sql.name(name)}" for name, text in texts.items()],
+            f"{self._unavailable(texts, in_whole=self.in_whole)} AS {UNAVAILABLE}",
             f"{names_of_absent(self._sometimes_absent(), self.columns.formerly)} AS {ABSENT}",
             f"{self.dialect.transactions.identity.replace('source.', 'payload.source.')} AS {TRANSACTION}",
             *(self._images() if with_images else []),
@@ -390,8 +389,7 @@ class Decoder(MicrobatchShape):
 
     def _unavailable(self, texts: Mapping[str, str], *, in_whole: str = "false") -> str:
         """Return the SQL of the names of columns with an unavailable value. Only large types can have one."""
-        large = {name: texts[name] for name in self.large_columns}
-        return names_of_unavailable(large, self.value_shape, in_whole=in_whole)
+        return names_of_unavailable({name: texts[name] for name in self.large_columns}, self.value_shape, in_whole=in_whole)
 
     def _text_of(self, name: str) -> str:
         quoted = sql.name(name)

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile
 from airflow_cdc.model.archive.survey import TopicShape
+from airflow_cdc.model.columns import KIND
 from airflow_cdc.model.connectors.connector import Connector
 from airflow_cdc.model.position.epochs import Epochs
 from airflow_cdc.model.position.lives import Lives
@@ -53,6 +54,11 @@ class MicrobatchShape:
         Not asked without a key: what repeats shows by keys, which one row has at a time. Equal rows of such a table are two.
         """
         return self.dialect.position.change_restarts and not self.without_key
+
+    @property
+    def in_whole(self) -> str:
+        """The SQL that is true for an event whose image leaves nothing out, whatever its values look like."""
+        return f"coalesce({KIND} = 'r', false)" if self.dialect.images.reads_are_whole else "false"
 
     @cached_property
     def value_shape(self) -> ValueShape:
