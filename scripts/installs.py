@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from setup import ROOT, TOOLS, SetupError, bring_uv, child_environment, run, set_up, start_log
+from setup import ROOT, TOOLS, SetupError, bring_uv, child_environment, forget_unused, run, set_up, start_log
 
 FOLDER = TOOLS / "installs"
 CONSTRAINTS = sorted((ROOT / "scripts" / "constraints").glob("airflow-*.txt"))
@@ -101,6 +101,9 @@ def told(installation: Installation, wheel: Path) -> int:
     """Try a combination and print what was found; return 1 where it fails."""
     try:
         print(f"{installation.name}: {try_out(installation, wheel)}", flush=True)
+        # 1.5 GB, as is each pyspark that uv builds.
+        shutil.rmtree(installation.folder)
+        forget_unused(bring_uv())
     except SetupError as error:
         print(f"\n{installation.name}: {error}", file=sys.stderr)
         return 1

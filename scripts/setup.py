@@ -7,6 +7,7 @@ Nothing is written outside of this folder, and HOME is not needed: uv, its cache
 
 from __future__ import annotations
 
+import errno
 import functools
 import hashlib
 import os
@@ -62,9 +63,11 @@ class CommandFailedError(SetupError):
     """Raised when a command ended with an error; what it wrote is in the log."""
 
     def __init__(self, step: str, next_step: str) -> None:
-        tail = LOG.read_text(encoding="utf-8", errors="replace").splitlines()[-LINES_OF_LOG_SHOWN:]
+        log = LOG.read_text(encoding="utf-8", errors="replace")
+        tail = log.splitlines()[-LINES_OF_LOG_SHOWN:]
         what = "\n".join([f"{step}: failed. The end of {LOG.relative_to(ROOT)}:", *(f"  | {line}" for line in tail)])
-        super().__init__(what, next_step)
+        make_room = f"make room on the disk of {ROOT} (.tools/ may be removed), then run the same again."
+        super().__init__(what, make_room if os.strerror(errno.ENOSPC) in log else next_step)
 
 
 def main(arguments: list[str]) -> int:
@@ -97,6 +100,7 @@ def set_up() -> None:
     # The packages of the lock files and no others: those of the benchmarks go.
     BENCH_STAMP.unlink(missing_ok=True)
     install_packages(uv, bundle_java=bundle_java)
+    forget_unused(uv)
     install_project(uv)
     install_runtime()
     STAMP.write_text(state, encoding="utf-8")
@@ -271,8 +275,14 @@ def bring_environment(folder: Path, what: str, options: list[str | Path]) -> Pat
     run(f"versions for {folder.name}", [*chosen, "-o", versions], advice)
     run("an environment for them", [uv, "venv", "--clear", "--python", sys.executable, folder / "venv"], advice)
     run("the packages (1 GB the first time)", [uv, "pip", "sync", "--python", python, versions], advice)
+    forget_unused(uv)
     (folder / "stamp").write_text(wanted, encoding="utf-8")
     return python
+
+
+def forget_unused(uv: Path) -> None:
+    """Remove from uv's cache what nothing refers to: 2 GB of each pyspark that it built again from the same source."""
+    run("what the cache holds in vain", [uv, "cache", "prune"], "remove the folder .tools/uv-cache.")
 
 
 def run_tests(python: Path, arguments: Sequence[str], **variables: str) -> int:
