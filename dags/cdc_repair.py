@@ -63,7 +63,7 @@ with DAG(
         # No default: nobody repairs every table by a slip of the hand.
         "tables": Param(
             type="array",
-            items={"type": "string", "minLength": 1},
+            items={"type": "string", "pattern": r"[^\s,]"},
             minItems=1,
             title="Tables",
             description="One flow a line, * and ? allowed; * alone is every flow of the lake.",

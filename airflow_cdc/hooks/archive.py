@@ -105,10 +105,17 @@ class CdcArchiveHook(CdcStorageHook):
         return f"{self.root} holds {len(listing.files)} files of {len(topics)} topics; newest: {newest[1]} ({when})."
 
 
-def table_globs(tables: str | Sequence[str] | None) -> list[str]:
-    """Return the globs that a user gave: None, one text separated by commas or blanks, or a sequence of texts."""
+def table_globs(tables: str | Sequence[str] | None, *, must_name: bool = False) -> list[str]:
+    """Return the globs that a user gave: None, one text separated by commas or blanks, or a sequence of texts.
+
+    :param must_name: whether only None selects every flow: a template that renders to nothing must not repair every table.
+    :raises ConfigurationError: for what is there and names nothing, such as ``" "`` or ``[","]``.
+    """
     texts = [tables] if isinstance(tables, str) else tables or []
-    return [glob for text in texts for glob in re.split(r"[,\s]+", str(text)) if glob]
+    globs = [glob for text in texts for glob in re.split(r"[,\s]+", str(text)) if glob]
+    if not globs and (tables or (must_name and tables is not None)):
+        raise ConfigurationError(f"{tables!r} names nothing.", next_step="Write a name, a pattern, or * for all.")
+    return globs
 
 
 def pending_summary(pending: PendingFiles) -> dict[str, Any]:

@@ -99,8 +99,8 @@ class CdcNotifier(BaseNotifier):
         archive, lake = getattr(task, "archive_conn_id", None), getattr(task, "lake_conn_id", None)
         if bound is None or not (archive and lake):
             return
-        tables = table_globs(getattr(task, "tables", None))
         try:
+            tables = table_globs(getattr(task, "tables", None))
             _, behind = find_lag(**CdcArchiveHook(archive).beside(CdcLakeHook(lake)), tables=tables, now=time.time())
         except Exception as error:  # noqa: BLE001 - what the report shows shall be sent all the same.
             self.log.warning("The lag cannot be looked for: %s: %s", type(error).__name__, error)

@@ -59,8 +59,8 @@ class CdcPlanGroupsOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[list[str]]:
         """Return the groups."""
-        globs = table_globs(self.tables)
         with as_airflow_errors():
+            globs = table_globs(self.tables)
             _refuse_backfill(context)
             pending = CdcArchiveHook(self.archive_conn_id).pending(CdcLakeHook(self.lake_conn_id), globs)
             bounds = {"group_bytes": _whole("group_bytes", self.group_bytes), "max_groups": _whole("max_groups", self.max_groups)}

@@ -33,8 +33,8 @@ class CdcReadAgainOperator(CdcSubmitOperator):
 
     :param archive_conn_id: connection of the archive. (templated)
     :param lake_conn_id: connection of the lake. (templated)
-    :param tables: globs of flow names, as a sequence or one text with commas; each must match a flow of the lake. None: every flow.
-        (templated)
+    :param tables: globs of flow names, as a sequence or one text with commas; each must match a flow of the lake. None: every flow;
+        an empty text or sequence is refused. (templated)
     :param flows_file: path of a flows file where the job's driver runs, the same as for the flows' runs. (templated)
     :param only_plan: report the changes to the rows without making them. (templated)
     :param kwargs: other arguments of ``SparkSubmitOperator``.
@@ -133,7 +133,7 @@ class CdcReadAgainOperator(CdcSubmitOperator):
         yield from ("--archive", archive, "--lake", lake)
         if self.flows_file:
             yield from ("--flows", self.flows_file)
-        for glob in table_globs(self.tables):
+        for glob in table_globs(self.tables, must_name=True):
             yield from ("--table", glob)
         yield from (*asked, "--report", report)
 

@@ -33,8 +33,8 @@ class CdcRebuildOperator(CdcSubmitOperator):
     :param into_lake_conn_id: connection of the new lake. A lake that already holds one of the tables or its state is refused, unless they
         come from a rebuild of the same archive, lake and moment. None: a folder of this task and run below the live lake's
         ``_cdc/rebuilds``. (templated)
-    :param tables: globs of flow names, as a sequence or one text with commas; each must match a flow of the lake. None: every flow.
-        (templated)
+    :param tables: globs of flow names, as a sequence or one text with commas; each must match a flow of the lake. None: every flow;
+        an empty text or sequence is refused. (templated)
     :param as_of: the last moment to apply: a position, as text, or a time in ISO-8601; none: everything. (templated)
     :param flows_file: path of a flows file where the job's driver runs, the same as for the flows' runs. (templated)
     :param kwargs: other arguments of ``SparkSubmitOperator``.
@@ -120,7 +120,7 @@ class CdcRebuildOperator(CdcSubmitOperator):
         yield from ("--archive", archive.root, "--lake", lake, "--into", into)
         if self.flows_file:
             yield from ("--flows", self.flows_file)
-        for glob in table_globs(self.tables):
+        for glob in table_globs(self.tables, must_name=True):
             yield from ("--table", glob)
         if as_of:
             yield from ("--as-of", as_of.text)

@@ -38,8 +38,8 @@ TABLES = {
     "maria_load": ("*.customers", "*.items", "*.stock"),
     "maria_resnapshot": ("*.customers", "*.items", "*.stock"),
 }
-QUICK = {"sqlserver_synth": ("*.ring",)}
-"""A table whose transactions hand keys on, the hardest one: every run judges it, the deep run all tables in every form."""
+QUICK = {"sqlserver_synth": ("*.ring",), "maria_types_precise": ("*.nopk",), "pg_types_precise": ("*.nopk",)}
+"""Tables whose transactions hand keys on, and tables without a key: every run judges them, the deep run all tables in every form."""
 
 
 def declared_keys(capture: str) -> Mapping[str, CdcFlow]:

@@ -181,3 +181,16 @@ def test_pending_files_are_those_that_match_the_globs(scene: Any) -> None:
 )
 def test_tables_may_be_one_text_or_many(tables: Any, globs: list[str]) -> None:
     assert table_globs(tables) == globs
+
+
+@pytest.mark.parametrize("tables", [" ", ",", [""], [" "], [","], (" , ", "\n")])
+def test_what_is_there_and_names_nothing_does_not_select_every_table(tables: Any) -> None:
+    with pytest.raises(ConfigurationError, match="names nothing"):
+        table_globs(tables)
+
+
+@pytest.mark.parametrize("tables", ["", [], ()])
+def test_what_must_name_tables_takes_nothing_rendered_for_no_answer(tables: Any) -> None:
+    with pytest.raises(ConfigurationError, match="names nothing"):
+        table_globs(tables, must_name=True)
+    assert table_globs(None, must_name=True) == []

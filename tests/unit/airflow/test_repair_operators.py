@@ -67,6 +67,16 @@ def test_a_range_goes_to_the_job_as_it_is_spelled(scene: Any, context: Any) -> N
     assert not {"--from-position", "--to-position", "--dry-run"} & set(scene.arguments)
 
 
+@pytest.mark.parametrize("tables", ["", " ", ",", [], [" "], [","]])
+@pytest.mark.parametrize("kind", [CdcReprocessOperator, CdcReplayOperator, CdcRetypeOperator, CdcRebuildOperator])
+def test_tables_that_render_to_nothing_repair_nothing(kind: type[Any], tables: Any, scene: Any, context: Any) -> None:
+    scene.submit_leaves(report(DONE), exit_code=0)
+    with pytest.raises(AirflowFailException, match=r"names nothing\. Next step: Write a name"):
+        operator(kind, scene, tables=tables).execute(context)
+    with pytest.raises(FileNotFoundError):
+        _ = scene.arguments
+
+
 @pytest.mark.parametrize(
     ("errors", "kind"),
     [([TRANSIENT, TRANSIENT], AirflowException), ([TRANSIENT, TERMINAL], AirflowFailException)],
