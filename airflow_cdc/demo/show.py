@@ -143,7 +143,7 @@ def closing(console: Console, stage: Stage, seconds: float) -> None:
         _print(console, Text(f". {_short(activate)}", style="bold"))
     for command in ("tables", "show pg.public.queue", "quarantine list"):
         _print(console, Text(f"airflow-cdc {command} --lake {lake}", style="bold"))
-    _print(console, Text(f"airflow-cdc page --lake {lake} --home {_short(stage.airflow_home)}", style="bold"))
+    _print(console, Text(f"airflow-cdc page --lake {lake}", style="bold"))
 
 
 def _headline(console: Console, text: str) -> None:

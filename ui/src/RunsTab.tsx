@@ -59,6 +59,14 @@ export function RunsTab({ lake, flow }: { lake: string; flow: string }) {
   if (!data) {
     return error ? <Trouble error={error} /> : <Loading what="Airflow's runs" />;
   }
+  if (data.alone) {
+    return (
+      <p className="empty">
+        This page was opened without Airflow, which runs and actions belong to. On the command line, <code>airflow-cdc apply</code>,{" "}
+        <code>quarantine replay</code>, <code>reprocess</code>, <code>retype</code> and <code>rebuild</code> do the same.
+      </p>
+    );
+  }
   return (
     <>
       <h3>Start a run</h3>

@@ -104,7 +104,8 @@ export type Run = {
   error: string | null;
 };
 export type Dag = { dag_id: string; is_paused: boolean; description: string | null; operators: string[]; may_trigger: boolean };
-export type Runs = { runs: Run[]; dags: Dag[] };
+/** `alone`: the page was opened without Airflow. */
+export type Runs = { runs: Run[]; dags: Dag[]; alone?: boolean };
 export type Reject = Record<string, unknown> & { reason: string; file: string; line: number | null; microbatch: number; raw: string | null };
 export type Quarantine = { records: Reject[]; matching: number; reasons: Record<string, number> };
 export type Image = Record<string, unknown>;
