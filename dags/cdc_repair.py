@@ -1,7 +1,7 @@
 """Repair tables from the archive, by hand: read a range again, replay the quarantine, give the types that are known now, or rebuild.
 
-It needs the connections of ``cdc_merge``, and for a rebuild into a lake of its own one more (type CDC lake). Of a repair and
-a merge that write one flow at the same time, one waits for the other; after ten minutes it fails, and is retried.
+It needs the connections of ``cdc_merge``, or others that its form names, and for a rebuild into a lake of its own one more (type CDC
+lake). Of a repair and a merge that write one flow at the same time, one waits for the other; after ten minutes it fails, and is retried.
 
 A rebuild reads the whole archive, so it waits until somebody approves it (*Required Actions*).
 """
@@ -48,6 +48,8 @@ with DAG(
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
     params={
+        "archive_conn_id": Param("cdc_archive_default", type="string", minLength=1, title="Archive", description="Its connection."),
+        "lake_conn_id": Param("cdc_lake_default", type="string", minLength=1, title="Lake", description="Its connection."),
         "mode": Param(
             "reprocess",
             type="string",
@@ -115,18 +117,20 @@ with DAG(
         return "approve" if mode == "rebuild" and params["needs_approval"] else str(mode)
 
     tables = "{{ params.tables | join(',') }}"
+    places = {"archive_conn_id": "{{ params.archive_conn_id }}", "lake_conn_id": "{{ params.lake_conn_id }}"}
 
     approve = ApprovalOperator(
         task_id="approve",
         subject="Rebuild {{ params.tables | join(', ') }}?",
-        body="The whole archive of these flows is read{{ ', up to ' ~ params.as_of if params.as_of else '' }}, and their tables are made in"
-        " {{ params.into_lake_conn_id or 'a folder of this run' }}. The live tables are not touched.",
+        body="The whole archive of these flows of {{ params.lake_conn_id }} is read{{ ', up to ' ~ params.as_of if params.as_of else '' }},"
+        " and their tables are made in {{ params.into_lake_conn_id or 'a folder of this run' }}. The live tables are not touched.",
         # Airflow 3.1's operator asks for the values of a run when the Dag is parsed.
         params={"tables": Param([], type="array")},
     )
     rebuild = CdcRebuildOperator(
         task_id="rebuild",
         tables=tables,
+        **places,
         as_of="{{ params.as_of or '' }}",
         into_lake_conn_id="{{ params.into_lake_conn_id or '' }}",
         max_active_tis_per_dag=1,
@@ -139,6 +143,7 @@ with DAG(
         CdcReprocessOperator(
             task_id="reprocess",
             tables=tables,
+            **places,
             from_position="{{ params.from_position or '' }}",
             to_position="{{ params.to_position or '' }}",
             only_plan="{{ params.only_plan }}",
@@ -147,6 +152,7 @@ with DAG(
         CdcReplayOperator(
             task_id="replay",
             tables=tables,
+            **places,
             reasons="{{ params.reasons | join(',') }}",
             only_plan="{{ params.only_plan }}",
             max_active_tis_per_dag=1,
@@ -154,6 +160,7 @@ with DAG(
         CdcRetypeOperator(
             task_id="retype",
             tables=tables,
+            **places,
             only_plan="{{ params.only_plan }}",
             max_active_tis_per_dag=1,
         ),

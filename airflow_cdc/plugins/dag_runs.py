@@ -1,4 +1,4 @@
-"""What Airflow knows of the runs that write flows: who ran them, how they ended, what failed; and the Dags that may be triggered.
+"""What Airflow knows of the runs that write flows: who ran them, how they ended, what failed.
 
 Read from Airflow's database in the API server, which has it: the newest task instances of our operators, and what they returned. Of these,
 each user sees those of the Dags that the user may read.
@@ -14,18 +14,13 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.security import GetUserDep
-from airflow.models import DagModel, DagRun, TaskInstance
-from airflow.models.dag import DagTag
-from airflow.models.serialized_dag import SerializedDagModel
+from airflow.models import DagRun, TaskInstance
 from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
 from fastapi import Request
 from sqlalchemy import and_, select
 
-TAG = "cdc"
-"""Dags with this tag are offered as actions."""
 _OPERATORS = (
     "CdcMergeOperator",
     "CdcReprocessOperator",
@@ -38,7 +33,6 @@ _OPERATORS = (
 _MOST_TASKS = 500
 """Newest task instances that are looked at."""
 _MOST_RUNS = 20
-_MOST_DAGS = 200
 _FRESH = 10.0
 """Seconds for which they are not read again."""
 
@@ -77,7 +71,7 @@ async def remember_user(request: Request, user: GetUserDep) -> None:
     request.state.cdc_user = user
 
 
-class _Kept(Generic[_Read]):
+class Kept(Generic[_Read]):
     """What was read for all users; read again when it is old."""
 
     def __init__(self, read: Callable[[], list[_Read]]) -> None:
@@ -86,6 +80,7 @@ class _Kept(Generic[_Read]):
         self._at = -_FRESH
 
     def get(self) -> list[_Read]:
+        """Return what was read last, at most :data:`_FRESH` seconds ago."""
         with self._lock:
             if time.monotonic() - self._at >= _FRESH:
                 self._found, self._at = self._read(), time.monotonic()
@@ -139,7 +134,7 @@ def _result(value: Any) -> Mapping[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-_RECENT = _Kept(_read_ends)
+_RECENT = Kept(_read_ends)
 
 
 def _visible(request: Request) -> list[TaskEnd]:
@@ -168,49 +163,13 @@ def last_errors(request: Request, lake: str) -> dict[str, str]:
     return found
 
 
-def runs_of(request: Request, lake: str, flow: str) -> dict[str, Any]:
-    """Return the newest runs that had a flow, and the Dags that may be triggered for it.
+def runs_of(request: Request, lake: str, flow: str) -> list[dict[str, Any]]:
+    """Return the newest runs that had a flow.
 
     :param lake: root of the lake.
     """
     ours = [end for end in _visible(request) if end.result.get("lake") in (None, lake) and flow in (end.result.get("flows") or {})]
-    return {"runs": [end.to_json(flow) for end in ours[:_MOST_RUNS]], "dags": _dags(request)}
-
-
-def _dags(request: Request) -> list[dict[str, Any]]:
-    manager, user = get_auth_manager(), request.state.cdc_user
-    dags = _TAGGED.get()
-    readable = manager.get_authorized_dag_ids(user=user, method="GET") if dags else set()
-    return [
-        {
-            **dag,
-            "may_trigger": manager.is_authorized_dag(
-                method="POST", access_entity=DagAccessEntity.RUN, details=DagDetails(id=dag["dag_id"]), user=user
-            ),
-        }
-        for dag in dags
-        if dag["dag_id"] in readable
-    ]
-
-
-def _read_tagged() -> list[dict[str, Any]]:
-    tagged = select(DagModel).join(DagTag, DagTag.dag_id == DagModel.dag_id).where(DagTag.name == TAG, DagModel.is_stale.is_(False))
-    with create_session() as session:
-        dags = list(session.scalars(tagged.order_by(DagModel.dag_id).limit(_MOST_DAGS)))
-        found = [(dag, SerializedDagModel.get(dag.dag_id, session=session)) for dag in dags]
-        return [
-            {"dag_id": dag.dag_id, "is_paused": dag.is_paused, "description": dag.description, "operators": _operators(serialized)}
-            for dag, serialized in found
-        ]
-
-
-_TAGGED = _Kept(_read_tagged)
-
-
-def _operators(serialized: SerializedDagModel | None) -> list[str]:
-    """Return the names of a Dag's operators: what it does shows in them, not in its name."""
-    tasks = ((serialized.data if serialized else None) or {}).get("dag", {}).get("tasks", [])
-    return sorted({str((task.get("__var") or {}).get("task_type")) for task in tasks})
+    return [end.to_json(flow) for end in ours[:_MOST_RUNS]]
 
 
 def _error(error: Any) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -22,6 +23,7 @@ from airflow_cdc.model.errors import CdcError, ConfigurationError
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.pipeline.spark.storage import file_system, use_options
 from airflow_cdc.plugins import dag_runs
+from airflow_cdc.plugins.dag_actions import Places, dags_for
 from airflow_cdc.plugins.page.app import make_app
 from airflow_cdc.plugins.page.lake_view import LakeView
 
@@ -58,12 +60,9 @@ class AirflowContext:
 
     def reach(self, archive: str) -> tuple[FileSystem, str]:
         """Return an archive's file system: by the connection of type ``cdc_archive`` that has this root, else as the lake's store."""
-        for conn_id in connection_ids(CdcArchiveHook.conn_type):
-            with suppress(CdcError):
-                hook = CdcArchiveHook(conn_id)
-                if hook.root.rstrip("/") == archive.rstrip("/"):
-                    use_options(hook.storage_settings().file_systems)
-                    break
+        for conn_id in _with_root(CdcArchiveHook, [archive]):
+            use_options(CdcArchiveHook(conn_id).storage_settings().file_systems)
+            break
         found: tuple[FileSystem, str] = file_system(archive)
         return found
 
@@ -73,7 +72,10 @@ class AirflowContext:
 
     def runs(self, request: Request, lake: str, flow: str) -> dict[str, Any]:
         """Return the Dag runs that wrote a flow's table, and the Dags that may be triggered for it."""
-        return dag_runs.runs_of(request, CdcLakeHook(lake).root, flow)
+        view = self.view(lake)
+        lakes, archives = _with_root(CdcLakeHook, [view.lake]), _with_root(CdcArchiveHook, view.archives_of(flow))
+        places = Places(asked=lake, lakes=frozenset(lakes), archives=tuple(archives))
+        return {"runs": dag_runs.runs_of(request, view.lake, flow), "dags": dags_for(request, places)}
 
     @staticmethod
     def _described(conn_id: str) -> dict[str, Any]:
@@ -82,6 +84,15 @@ class AirflowContext:
             return {"id": conn_id, "uri": hook.root, "error": None}
         except CdcError as error:
             return {"id": conn_id, "uri": None, "error": str(error)}
+
+
+def _with_root(kind: type[CdcStorageHook], roots: Iterable[str]) -> Iterator[str]:
+    """Yield the connections of a kind whose root is one of these."""
+    wanted = {root.rstrip("/") for root in roots}
+    for conn_id in connection_ids(kind.conn_type):
+        with suppress(CdcError):
+            if kind(conn_id).root.rstrip("/") in wanted:
+                yield conn_id
 
 
 def connection_ids(conn_type: str) -> list[str]:

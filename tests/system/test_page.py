@@ -264,6 +264,9 @@ def test_a_run_is_started_with_the_users_own_permission(live: Live, browser: Any
     watched.log_in("admin", PASSWORDS["admin"])
     frame = watched.open(PLACES["runs"])
     frame.get_by_role("button", name="Merge now").click()
+    asked = frame.get_by_role("alertdialog", name="Merge now")
+    assert LAKE in asked.inner_text()
+    asked.get_by_role("button", name="Start").click()
     frame.get_by_text("Started ").wait_for()
     runs = json.loads(live.get("/api/v2/dags/cdc_merge/dagRuns?order_by=-run_after", live.token("admin"))[1])["dag_runs"]
     (started,) = [run for run in runs if run["conf"] == {"tables": [CUSTOMERS]}]

@@ -70,7 +70,7 @@ export function RunsTab({ lake, flow }: { lake: string; flow: string }) {
   return (
     <>
       <h3>Start a run</h3>
-      <Actions dags={usualFirst(data)} flow={flow} started={again} />
+      <Actions dags={usualFirst(data)} lake={lake} flow={flow} started={again} />
       <h3>Runs that had this flow</h3>
       {data.runs.length ? (
         <div className="scroll" tabIndex={0} role="region" aria-label="Runs">
@@ -131,12 +131,13 @@ function RunRow({ run }: { run: Run }) {
   );
 }
 
-function Actions({ dags, flow, started }: { dags: Dag[]; flow: string; started: () => void }) {
+function Actions({ dags, lake, flow, started }: { dags: Dag[]; lake: string; flow: string; started: () => void }) {
   const asked = usePlace().parameters.get("do") ?? "";
   const [params, setParams] = useState<Record<string, Record<string, Parameter>>>({});
   const [chosen, setChosen] = useState("");
   const [form, setForm] = useState<Form>({ from: "", to: "", plan: true });
   const [said, setSaid] = useState("");
+  const [isAsked, setAsked] = useState(false);
   const [failure, setFailure] = useState<Error | null>(null);
   const ids = dags.map((dag) => dag.dag_id).join(" ");
   useEffect(() => {
@@ -151,17 +152,20 @@ function Actions({ dags, flow, started }: { dags: Dag[]; flow: string; started: 
   if (!offer) {
     return (
       <p className="empty small">
-        No Dag with the tag <code>cdc</code> takes tables as a parameter, or you may see none. The shipped <code>cdc_merge.py</code> and{" "}
+        No Dag with the tag <code>cdc</code> works on this lake alone and takes tables as a parameter, or you may see none. The shipped <code>cdc_merge.py</code> and{" "}
         <code>cdc_repair.py</code> do.
       </p>
     );
   }
   const { dag, action } = offer;
   const plans = !["merge", "rebuild"].includes(action.name);
+  const changes = !(plans && form.plan);
+  const conf = { ...dag.conf, ...action.conf(flow, form) };
   const start = () => {
     setFailure(null);
     setSaid("");
-    airflow<{ dag_run_id: string }>("POST", `dags/${encodeURIComponent(dag.dag_id)}/dagRuns`, { logical_date: null, conf: action.conf(flow, form) })
+    setAsked(false);
+    airflow<{ dag_run_id: string }>("POST", `dags/${encodeURIComponent(dag.dag_id)}/dagRuns`, { logical_date: null, conf })
       .then((run) => {
         setSaid(`Started ${run.dag_run_id}.`);
         started();
@@ -205,10 +209,24 @@ function Actions({ dags, flow, started }: { dags: Dag[]; flow: string; started: 
             Only plan: change nothing
           </label>
         ) : null}
-        <button type="button" className="main" onClick={start} disabled={!dag.may_trigger}>
-          {plans && form.plan ? "Plan it" : action.label}
+        <button type="button" className="main" onClick={() => (changes ? setAsked(true) : start())} disabled={!dag.may_trigger || isAsked}>
+          {changes ? action.label : "Plan it"}
         </button>
       </div>
+      {isAsked ? (
+        <div className="confirm" role="alertdialog" aria-label={action.label}>
+          <p>
+            {action.label}: <code>{flow}</code> in lake <code>{lake}</code>, by Dag <code>{dag.dag_id}</code> with
+          </p>
+          <pre>{JSON.stringify(conf, null, 1)}</pre>
+          <button type="button" className="main" onClick={start}>
+            Start
+          </button>{" "}
+          <button type="button" onClick={() => setAsked(false)}>
+            Cancel
+          </button>
+        </div>
+      ) : null}
       <p className="hint">
         {action.what} It starts Dag <AirflowLink path={`/dags/${encodeURIComponent(dag.dag_id)}`}>{dag.dag_id}</AirflowLink>, which does the work.
         {dag.is_paused ? " That Dag is paused: the run waits until it is unpaused." : ""}

@@ -103,7 +103,15 @@ export type Run = {
   outcome: null | { status?: string; events?: Events; error?: { type?: string; message?: string; next_step?: string } };
   error: string | null;
 };
-export type Dag = { dag_id: string; is_paused: boolean; description: string | null; operators: string[]; may_trigger: boolean };
+/** `conf`: what a run needs to work on this lake. */
+export type Dag = {
+  dag_id: string;
+  is_paused: boolean;
+  description: string | null;
+  operators: string[];
+  may_trigger: boolean;
+  conf: Record<string, string>;
+};
 /** `alone`: the page was opened without Airflow. */
 export type Runs = { runs: Run[]; dags: Dag[]; alone?: boolean };
 export type Reject = Record<string, unknown> & { reason: string; file: string; line: number | null; microbatch: number; raw: string | null };

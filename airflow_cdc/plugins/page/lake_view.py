@@ -118,6 +118,10 @@ class LakeView:
             raise KeyError(name)
         return self._view(name, self._look_at_archives(), known)
 
+    def archives_of(self, flow: str) -> list[str]:
+        """Return the roots of the archives that hold events of a flow."""
+        return [archive.state.archive for archive in self._look_at_archives() if flow in archive.ledger.topics]
+
     def microbatches(self, flow: str, numbers: Iterable[int]) -> list[DoneMicrobatch]:
         """Return committed microbatches; those without a commit marker have no report."""
         state = FlowState(self.fs, self.root, flow)

@@ -225,6 +225,8 @@ def test_a_repair_refuses_what_its_mode_does_not_take(scene: Any, run_dag: Any) 
     [
         {},
         {"tables": []},
+        {"tables": [" "]},
+        {"tables": ["a", ","]},
         {"tables": ["a"], "from_position": 2**70},
         {"tables": ["a"], "as_of": "yesterday"},
         {"tables": ["a"], "mode": "x"},

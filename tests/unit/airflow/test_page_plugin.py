@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.page_lakes import ORDERS, write_shop
+
 pytestmark = pytest.mark.usefixtures("airflow_database")
 REPOSITORY = Path(__file__).parents[3]
 ELSEWHERE = """
@@ -110,3 +112,79 @@ def test_lakes_are_those_of_connections_in_the_environment(client: Any, scene: A
     }
     assert found["cdc_lake_json"]["uri"] == found["cdc_lake_uri"]["uri"] == str(scene.lake)
     assert "has no root URL" in found["cdc_lake_bad"]["error"]
+
+
+def offered(client: Any, lake: str, flow: str) -> dict[str, Any]:
+    """Return what a run of each offered Dag is given, of the Dags that these tests made."""
+    from airflow_cdc.plugins import dag_actions
+
+    dag_actions._TAGGED._at = float("-inf")
+    answer = client.get("/cdc/api/runs", params={"lake": lake, "flow": flow}, headers=viewer())
+    assert answer.status_code == 200, answer.text
+    return {dag["dag_id"]: dag["conf"] for dag in answer.json()["dags"] if dag["dag_id"].startswith("of_tests_")}
+
+
+def save_dags(scene: Any, **tasks: list[tuple[type[Any], dict[str, Any]]]) -> None:
+    """Make Dags of these tasks, by what is behind ``of_tests_`` in their names."""
+    from airflow.sdk import DAG
+
+    for name, those in tasks.items():
+        with DAG(f"of_tests_{name}", schedule=None, tags=["cdc"]) as dag:
+            for number, (kind, arguments) in enumerate(those):
+                mapped = arguments.pop("mapped", False)
+                if mapped:
+                    kind.partial(task_id=f"t{number}", **arguments).expand(tables=[["a"]])
+                else:
+                    kind(task_id=f"t{number}", **arguments)
+        scene.save(dag)
+
+
+@pytest.mark.slow
+def test_only_dags_that_work_on_the_pages_lake_alone_are_offered(client: Any, scene: Any, tmp_path: Path) -> None:
+    from airflow.providers.standard.operators.empty import EmptyOperator
+
+    from airflow_cdc.operators.merge import CdcMergeOperator
+    from airflow_cdc.operators.reprocess import CdcReprocessOperator
+
+    class Own(CdcMergeOperator):
+        """A user's own operator."""
+
+    shop = write_shop(tmp_path)
+    scene.connect("lake_of_tests", conn_type="cdc_lake", host=str(shop.lake))
+    scene.connect("same_lake", conn_type="cdc_lake", host=f"{shop.lake}/")
+    scene.connect("other_lake", conn_type="cdc_lake", host=str(tmp_path / "other"))
+    scene.connect("archive_of_tests", conn_type="cdc_archive", host=str(shop.archive))
+    by_form = {"lake_conn_id": "{{ params.lake_conn_id }}", "archive_conn_id": "{{ params.archive_conn_id }}"}
+    save_dags(
+        scene,
+        of_it=[(CdcMergeOperator, {"lake_conn_id": "lake_of_tests"}), (EmptyOperator, {})],
+        of_its_root=[(CdcMergeOperator, {"lake_conn_id": "same_lake"})],
+        of_an_own_class=[(Own, {"lake_conn_id": "lake_of_tests"})],
+        mapped=[(CdcMergeOperator, {"lake_conn_id": "lake_of_tests", "mapped": True})],
+        by_form=[(CdcReprocessOperator, dict(by_form))],
+        of_another=[(CdcMergeOperator, {"lake_conn_id": "other_lake"})],
+        of_the_default=[(CdcMergeOperator, {})],
+        mapped_of_the_default=[(CdcMergeOperator, {"mapped": True})],
+        of_both=[(CdcMergeOperator, {"lake_conn_id": lake}) for lake in ("lake_of_tests", "other_lake")],
+        of_it_and_of_one_by_form=[(CdcMergeOperator, {"lake_conn_id": "other_lake"}), (CdcReprocessOperator, dict(by_form))],
+        by_a_template=[(CdcMergeOperator, {"lake_conn_id": "{{ var.value.lake or params.lake_conn_id }}"})],
+        without_a_lake=[(EmptyOperator, {})],
+    )
+    places = {"lake_conn_id": "lake_of_tests", "archive_conn_id": "archive_of_tests"}
+    expected = {"of_it": {}, "of_its_root": {}, "of_an_own_class": {}, "mapped": {}, "by_form": places}
+    assert offered(client, "lake_of_tests", ORDERS) == {f"of_tests_{name}": conf for name, conf in expected.items()}
+    assert set(offered(client, "other_lake", ORDERS)) == {"of_tests_of_another"}, "no archive of that lake has the flow"
+
+
+@pytest.mark.slow
+def test_where_the_flows_archive_is_not_certain_no_archive_is_chosen(client: Any, scene: Any, tmp_path: Path) -> None:
+    from airflow_cdc.operators.reprocess import CdcReprocessOperator
+
+    shop = write_shop(tmp_path)
+    scene.connect("lake_of_tests", conn_type="cdc_lake", host=str(shop.lake))
+    by_form = {"lake_conn_id": "{{ params.lake_conn_id }}", "archive_conn_id": "{{ params.archive_conn_id }}"}
+    save_dags(scene, by_form=[(CdcReprocessOperator, dict(by_form))])
+    assert offered(client, "lake_of_tests", ORDERS) == {}, "no connection leads to the archive"
+    for name in ("first", "second"):
+        scene.connect(f"{name}_archive", conn_type="cdc_archive", host=str(shop.archive))
+    assert offered(client, "lake_of_tests", ORDERS) == {}, "two have its root, and perhaps other credentials or layouts"
