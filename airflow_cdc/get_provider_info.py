@@ -96,13 +96,19 @@ def _connection_type(kind: str, name: str, hook: str, *, label: str, placeholder
     }
 
 
-def _option(description: str, example: str) -> dict[str, Any]:
-    return {"description": description, "version_added": "0.1.0", "type": "string", "example": example, "default": ""}
+def _option(description: str, example: str, default: str = "") -> dict[str, Any]:
+    return {"description": description, "version_added": "0.1.0", "type": "string", "example": example, "default": default}
 
 
 _OPTIONS = {
     "docs_url": _option(
         "Where the documentation is published. The texts of Dags link its pages; empty: they name them.", "https://docs.example.com/cdc"
+    ),
+    "show_values": _option(
+        "Who sees, in the page, what records hold, beside how flows stand. all: who may see the page; admins: who may read the lake's"
+        " connection; none: nobody.",
+        "all",
+        default="admins",
     ),
     "spark_history_url": _option("Address of Spark's history server, to which tasks link.", "https://spark-history.example.com"),
 }

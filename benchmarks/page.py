@@ -11,42 +11,17 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from fastapi.testclient import TestClient
 
-from airflow_cdc.model.files import FileSystem
-from airflow_cdc.pipeline.spark.storage import file_system
+from airflow_cdc.plugins.page.alone import LAKE, OneLake
 from airflow_cdc.plugins.page.app import make_app
-from airflow_cdc.plugins.page.lake_view import LakeView
 from tests.support.many_flows import write_many
 
 AIM_MS = 300.0
 _ROUNDS = 7
-
-
-class _Context:
-    """The page's surroundings: one lake, no Airflow."""
-
-    def __init__(self, lake: Path) -> None:
-        self._view = LakeView(str(lake))
-
-    def lakes(self) -> list[dict[str, Any]]:
-        return [{"id": "lake", "uri": self._view.lake, "error": None}]
-
-    def view(self, lake: str) -> LakeView:
-        return self._view
-
-    def reach(self, archive: str) -> tuple[FileSystem, str]:
-        found: tuple[FileSystem, str] = file_system(archive)
-        return found
-
-    def errors(self, request: Any, lake: str) -> dict[str, str]:
-        return {}
-
-    def runs(self, request: Any, lake: str, flow: str) -> dict[str, Any]:
-        return {"runs": [], "dags": []}
 
 
 def _ask(client: TestClient, path: str) -> float:
@@ -80,12 +55,12 @@ def _measure(lake: Path) -> dict[str, list[float]]:
     flow = "server.db03.public.table_0003"
     found: dict[str, list[float]] = {"flows, a server that has just started": []}
     for _ in range(_ROUNDS):
-        client = TestClient(make_app(_Context(lake), []))
+        client = TestClient(make_app(OneLake(str(lake)), []))
         # The client's own first request costs more than any answer.
         client.get("/api/lakes")
         found["flows, a server that has just started"].append(_ask(client, "flows?lake=lake"))
-    context = _Context(lake)
-    context.view("lake").look(patience=600)
+    context = OneLake(str(lake))
+    context.view(LAKE).look(patience=600)
     client = TestClient(make_app(context, []))
     client.get("/api/lakes")
     requests = {

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, ConnectionDetails
 from airflow.api_fastapi.core_api.security import requires_access_view
+from airflow.configuration import conf
 from airflow.models import Connection
 from airflow.utils.session import create_session
 from fastapi import Depends, FastAPI, Request
@@ -28,6 +30,8 @@ from airflow_cdc.plugins.page.app import make_app
 from airflow_cdc.plugins.page.lake_view import LakeView
 
 _ENVIRONMENT = "AIRFLOW_CONN_"
+_SHOW = ("all", "admins", "none")
+"""``[airflow_cdc] show_values``."""
 
 
 def airflow_app() -> FastAPI:
@@ -57,6 +61,19 @@ class AirflowContext:
         use_options(hook.storage_settings().file_systems)
         with self._lock:
             return self._views.setdefault((lake, hook.root), LakeView(hook.root))
+
+    def shows_values(self, request: Request, lake: str) -> bool:
+        """Return whether the asking user may see values: by default, who may read the lake's connection.
+
+        :raises ConfigurationError: for a wrong ``show_values``.
+        """
+        asked = conf.get("airflow_cdc", "show_values", fallback="admins").strip().lower()
+        if asked not in _SHOW:
+            raise ConfigurationError(f"[airflow_cdc] show_values is {asked!r}.", next_step=f"Set it to one of {', '.join(_SHOW)}.")
+        if asked != "admins":
+            return asked == "all"
+        details, user = ConnectionDetails(conn_id=lake), request.state.cdc_user
+        return bool(get_auth_manager().is_authorized_connection(method="GET", details=details, user=user))
 
     def reach(self, archive: str) -> tuple[FileSystem, str]:
         """Return an archive's file system: by the connection of type ``cdc_archive`` that has this root, else as the lake's store."""

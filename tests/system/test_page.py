@@ -183,6 +183,15 @@ def test_a_viewer_sees_the_flows_and_may_not_start_a_run(live: Live) -> None:
     assert refused.value.code == 403
 
 
+def test_a_viewer_sees_no_record_and_an_administrator_does(live: Live) -> None:
+    quarantine, key = (f"/cdc/api/{name}?lake={LAKE}&flow={CUSTOMERS}&key=1" for name in ("quarantine", "key"))
+    status, body = live.get(quarantine, live.token("vera"))
+    assert (status, [record.get("raw") for record in json.loads(body)["records"]]) == (200, [None])
+    assert live.get(key, live.token("vera"))[0] == 403
+    assert json.loads(live.get(quarantine, live.token("admin"))[1])["records"][0]["raw"]
+    assert live.get(key, live.token("admin"))[0] == 200
+
+
 def test_each_standing_is_shown_in_words(live: Live) -> None:
     _, body = live.get(f"/cdc/api/flows?lake={LAKE}", live.token("admin"))
     flows = {flow["flow"]: flow for flow in json.loads(body)["flows"]}

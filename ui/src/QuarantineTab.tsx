@@ -55,10 +55,13 @@ export function QuarantineTab({ lake, flow }: { lake: string; flow: string }) {
       {data && !data.records.length ? <p className="empty">{reasons.length ? "No record matches." : "Nothing is in this flow's quarantine."}</p> : null}
       {data?.records.length ? (
         <>
-          <p className="hint">{plural(data.matching, "record")}, in archive order</p>
+          <p className="hint">
+            {plural(data.matching, "record")}, in archive order
+            {data.shows_values ? "" : ". What they hold is hidden from you: it takes the right to read the lake's connection."}
+          </p>
           <ul className="rejects">
             {data.records.map((record, place) => (
-              <Record_ key={`${record.file}:${record.line}:${place}`} record={record} />
+              <Record_ key={`${record.file}:${record.line}:${place}`} record={record} shown={data.shows_values} />
             ))}
           </ul>
           <Pager page={page} size={SIZE} total={data.matching} go={setPage} />
@@ -68,14 +71,14 @@ export function QuarantineTab({ lake, flow }: { lake: string; flow: string }) {
   );
 }
 
-function Record_({ record }: { record: Reject }) {
+function Record_({ record, shown }: { record: Reject; shown: boolean }) {
   const detail = record.detail as string | null;
   return (
     <li>
       <details>
         <summary>
           <b className="outcome rejected">{record.reason}</b>
-          <span className="detail">{detail ?? "the record as it is archived"}</span>
+          <span className="detail">{shown ? (detail ?? "the record as it is archived") : ""}</span>
           <span className="hint">
             microbatch {record.microbatch}, {record.file}
             {record.line === null ? "" : `, line ${record.line}`}
@@ -87,8 +90,12 @@ function Record_({ record }: { record: Reject }) {
             <pre tabIndex={0}>{pretty(String(record.raw_key))}</pre>
           </>
         ) : null}
-        <h4>Record</h4>
-        <pre tabIndex={0}>{pretty(record.raw ?? "")}</pre>
+        {shown ? (
+          <>
+            <h4>Record</h4>
+            <pre tabIndex={0}>{pretty(record.raw ?? "")}</pre>
+          </>
+        ) : null}
       </details>
     </li>
   );

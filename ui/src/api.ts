@@ -115,7 +115,7 @@ export type Dag = {
 /** `alone`: the page was opened without Airflow. */
 export type Runs = { runs: Run[]; dags: Dag[]; alone?: boolean };
 export type Reject = Record<string, unknown> & { reason: string; file: string; line: number | null; microbatch: number; raw: string | null };
-export type Quarantine = { records: Reject[]; matching: number; reasons: Record<string, number> };
+export type Quarantine = { records: Reject[]; matching: number; reasons: Record<string, number>; shows_values: boolean };
 export type Image = Record<string, unknown>;
 export type KeyEvent = {
   archive: string;

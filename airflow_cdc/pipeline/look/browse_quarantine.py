@@ -16,6 +16,8 @@ from airflow_cdc.pipeline.spark.storage import file_system
 _BROWSED_UP_TO_BYTES = 256 * 1024**2
 """Size of a quarantine above which it is not browsed: a search reads it whole."""
 _SEARCHED = ("detail", "raw", "raw_key", "file")
+_WITHOUT_VALUES = ("microbatch", "topic", "reason", "file", "line", "partition", "offset")
+"""Columns that hold nothing of a record. Of a later version's columns it is not known."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class QuarantineSearch:
     limit: int = 50
     offset: int = 0
     """Number of records to leave out before the first."""
+    shows_values: bool = True
+    """Whether to return, and to search, what the records hold."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +59,9 @@ def browse_quarantine(lake: str, flow: str, search: QuarantineSearch) -> Quarant
     if table.size > _BROWSED_UP_TO_BYTES:
         raise NeedsSparkError(f"{table.uri} is larger than {_BROWSED_UP_TO_BYTES // 1024**2} MiB")
     where = _where(search, of_topic)
+    columns = [column for column in table.types if search.shows_values or column in _WITHOUT_VALUES]
     records = table.rows(
-        list(table.types), order=list(map(quoted, ARCHIVE_ORDER)), limit=search.limit, offset=search.offset, where=where, history=True
+        columns, order=list(map(quoted, ARCHIVE_ORDER)), limit=search.limit, offset=search.offset, where=where, history=True
     )
     reasons = {reason: count for topic, reason, count in table.groups(["topic", "reason"]) if of_topic in (None, topic)}
     return QuarantinePage(records, table.matching(where), reasons if of_topic else _summed(table))
@@ -82,6 +87,7 @@ def _where(search: QuarantineSearch, topic: str | None) -> str:
     if topic is not None:
         conditions.append(f"coalesce(topic, '') = {text(topic)}")
     if search.text:
-        found = (f"contains(lower({quoted(column)}), lower({text(search.text)}))" for column in _SEARCHED)
+        searched = [column for column in _SEARCHED if search.shows_values or column in _WITHOUT_VALUES]
+        found = (f"contains(lower({quoted(column)}), lower({text(search.text)}))" for column in searched)
         conditions.append(f"({' OR '.join(f'coalesce({each}, false)' for each in found)})")
     return " AND ".join(conditions) or "true"

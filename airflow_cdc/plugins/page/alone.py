@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import Depends, FastAPI, HTTPException, Request
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.plugins.page.app import make_app
@@ -25,7 +26,7 @@ def alone_app(lake: str, token: str, port: int) -> FastAPI:
     :param token: what the first address has as ``?token=``; a cookie keeps it afterwards.
     :param port: of the server: cookies of one host are those of all its ports.
     """
-    app = make_app(_OneLake(lake), [Depends(_Login(token, f"airflow_cdc_{port}"))])
+    app = make_app(OneLake(lake), [Depends(_Login(token, f"airflow_cdc_{port}"))])
     # A page of another site whose name leads to this machine has another host.
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(HOSTS))
     return app
@@ -47,7 +48,7 @@ class _Login:
         return given is not None and secrets.compare_digest(given.encode(), self._token)
 
 
-class _OneLake:
+class OneLake:
     """The page's surroundings where there is no Airflow."""
 
     def __init__(self, lake: str) -> None:
@@ -60,11 +61,15 @@ class _OneLake:
     def view(self, lake: str) -> LakeView:
         """Return the one lake.
 
-        :raises HTTPException: for another id.
+        :raises ConfigurationError: for another id.
         """
         if lake != LAKE:
-            raise HTTPException(404, f"There is no lake {lake}.")
+            raise ConfigurationError(f"There is no lake {lake}.", next_step="Open the page at the address that airflow-cdc page printed.")
         return self._view
+
+    def shows_values(self, request: Request, lake: str) -> bool:
+        """Return True: whoever has the address was given it."""
+        return True
 
     def reach(self, archive: str) -> tuple[FileSystem, str]:
         """Return an archive's file system, by the credentials of this process."""

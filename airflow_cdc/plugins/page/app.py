@@ -40,6 +40,13 @@ Lake = Annotated[str, Query(description="Connection id of a lake.", min_length=1
 Flow = Annotated[str, Query(description="Name of a flow.", min_length=1)]
 
 
+class HiddenError(Exception):
+    """Raised when somebody asks for values who may not see them."""
+
+    message = "Values of this lake are hidden from you."
+    next_step = "Ask for the right to read its connection, or see [airflow_cdc] show_values in Airflow's configuration."
+
+
 def make_app(context: PageContext, dependencies: Sequence[Any]) -> FastAPI:
     """Return the app.
 
@@ -47,7 +54,7 @@ def make_app(context: PageContext, dependencies: Sequence[Any]) -> FastAPI:
         own documentation is off, because that would be one.
     """
     app = FastAPI(title="airflow-cdc", dependencies=list(dependencies), docs_url=None, redoc_url=None, openapi_url=None)
-    for kind, status in ((NeedsSparkError, 409), (ConfigurationError, 422), (CdcError, 500), (OSError, 502)):
+    for kind, status in ((HiddenError, 403), (NeedsSparkError, 409), (ConfigurationError, 422), (CdcError, 500), (OSError, 502)):
         app.add_exception_handler(kind, partial(_failure, status=status))
     app.include_router(_files())
     answers = _Answers(context)
@@ -160,6 +167,7 @@ class _Answers:
 
     def quarantine(
         self,
+        request: Request,
         lake: Lake,
         flow: Flow,
         *,
@@ -168,20 +176,25 @@ class _Answers:
         page: Annotated[int, Query(ge=1)] = 1,
         size: Annotated[int, Query(ge=1, le=200)] = 25,
     ) -> Any:
-        """Return a page of a flow's quarantine."""
-        search = QuarantineSearch(reason, text, size, (page - 1) * size)
-        return browse_quarantine(self._view(lake).lake, flow, search)
+        """Return a page of a flow's quarantine; of records whose values the user may not see, their place and reason."""
+        view, shows_values = self._view(lake), self.context.shows_values(request, lake)
+        found = browse_quarantine(view.lake, flow, QuarantineSearch(reason, text, size, (page - 1) * size, shows_values))
+        return {**vars(found), "shows_values": shows_values}
 
     def key(
         self,
+        request: Request,
         lake: Lake,
         flow: Flow,
         key: Annotated[str, Query(min_length=1, max_length=2000)],
         through: Annotated[int | None, Query(ge=1)] = None,
     ) -> Any:
         """Return the story of one key."""
+        view = self._view(lake)
+        if not self.context.shows_values(request, lake):
+            raise HiddenError
         bounds = Bounds(MOST_TEXT, MOST_MICROBATCHES, through, MOST_TABLE)
-        return key_story(self._view(lake).lake, flow, key, bounds, self.context.reach).to_json()
+        return key_story(view.lake, flow, key, bounds, self.context.reach).to_json()
 
     def _view(self, lake: str) -> LakeView:
         return self.context.view(lake)

@@ -22,6 +22,9 @@ class PageContext(Protocol):
         :raises ConfigurationError: when there is no such lake.
         """
 
+    def shows_values(self, request: Request, lake: str) -> bool:
+        """Return whether the asking user may see what a lake's records hold, beside how its flows stand."""
+
     def reach(self, archive: str) -> tuple[FileSystem, str]:
         """Return an archive's file system, and the archive's root in it."""
 

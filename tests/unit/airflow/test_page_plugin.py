@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.page_lakes import ORDERS, write_shop
+from tests.support.page_lakes import CUSTOMERS, ORDERS, write_shop
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 REPOSITORY = Path(__file__).parents[3]
@@ -74,12 +74,12 @@ def client(scene: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     purge_cached_app()
 
 
-def viewer() -> dict[str, str]:
-    """Return the headers of a user who may look and nothing else."""
+def viewer(role: str = "viewer") -> dict[str, str]:
+    """Return the headers of a user, who may look and nothing else unless another role is given."""
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 
-    return {"Authorization": f"Bearer {get_auth_manager().generate_jwt(SimpleAuthManagerUser(username='vera', role='viewer'))}"}
+    return {"Authorization": f"Bearer {get_auth_manager().generate_jwt(SimpleAuthManagerUser(username='vera', role=role))}"}
 
 
 ANSWERS = ("lakes", "flows", "flow", "microbatches", "table", "runs", "quarantine", "key")
@@ -149,7 +149,7 @@ def test_only_dags_that_work_on_the_pages_lake_alone_are_offered(client: Any, sc
     class Own(CdcMergeOperator):
         """A user's own operator."""
 
-    shop = write_shop(tmp_path)
+    shop = write_shop(tmp_path / "shop")
     scene.connect("lake_of_tests", conn_type="cdc_lake", host=str(shop.lake))
     scene.connect("same_lake", conn_type="cdc_lake", host=f"{shop.lake}/")
     scene.connect("other_lake", conn_type="cdc_lake", host=str(tmp_path / "other"))
@@ -180,11 +180,42 @@ def test_only_dags_that_work_on_the_pages_lake_alone_are_offered(client: Any, sc
 def test_where_the_flows_archive_is_not_certain_no_archive_is_chosen(client: Any, scene: Any, tmp_path: Path) -> None:
     from airflow_cdc.operators.reprocess import CdcReprocessOperator
 
-    shop = write_shop(tmp_path)
+    shop = write_shop(tmp_path / "shop")
     scene.connect("lake_of_tests", conn_type="cdc_lake", host=str(shop.lake))
     by_form = {"lake_conn_id": "{{ params.lake_conn_id }}", "archive_conn_id": "{{ params.archive_conn_id }}"}
     save_dags(scene, by_form=[(CdcReprocessOperator, dict(by_form))])
-    assert offered(client, "lake_of_tests", ORDERS) == {}, "no connection leads to the archive"
+    assert "of_tests_by_form" not in offered(client, "lake_of_tests", ORDERS), "no connection leads to the archive"
     for name in ("first", "second"):
         scene.connect(f"{name}_archive", conn_type="cdc_archive", host=str(shop.archive))
-    assert offered(client, "lake_of_tests", ORDERS) == {}, "two have its root, and perhaps other credentials or layouts"
+    assert "of_tests_by_form" not in offered(client, "lake_of_tests", ORDERS), "two have its root, perhaps with another layout"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("setting", "seeing"),
+    [(None, {"op", "admin"}), ("admins", {"op", "admin"}), (" All", {"viewer", "user", "op", "admin"}), ("none", set())],
+)
+def test_values_are_shown_to_who_may_read_the_lakes_connection(
+    client: Any, scene: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str | None, seeing: set[str]
+) -> None:
+    scene.connect("lake_of_tests", conn_type="cdc_lake", host=str(write_shop(tmp_path / "shop").lake))
+    if setting is not None:
+        monkeypatch.setenv("AIRFLOW__AIRFLOW_CDC__SHOW_VALUES", setting)
+    asked = {"lake": "lake_of_tests", "flow": CUSTOMERS, "key": "1"}
+    answers = {role: client.get("/cdc/api/key", params=asked, headers=viewer(role)) for role in ("viewer", "user", "op", "admin")}
+    assert {role for role, answer in answers.items() if answer.status_code == 200} == seeing
+    assert {answer.status_code for answer in answers.values()} <= {200, 403}
+    records = {role: client.get("/cdc/api/quarantine", params=asked, headers=viewer(role)).json()["records"] for role in answers}
+    assert {role for role, found in records.items() if any("raw" in record for record in found)} == seeing
+    assert client.get("/cdc/api/flow", params=asked, headers=viewer()).status_code == 200
+
+
+@pytest.mark.slow
+def test_a_wrong_setting_shows_nothing_and_says_what_to_set(
+    client: Any, scene: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.connect("lake_of_tests", conn_type="cdc_lake", host=str(write_shop(tmp_path / "shop").lake))
+    monkeypatch.setenv("AIRFLOW__AIRFLOW_CDC__SHOW_VALUES", "everyone")
+    asked = {"lake": "lake_of_tests", "flow": CUSTOMERS, "key": "1"}
+    answer = client.get("/cdc/api/key", params=asked, headers=viewer("admin"))
+    assert (answer.status_code, answer.json()["next_step"]) == (422, "Set it to one of all, admins, none.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -13,9 +14,7 @@ import pytest
 from fastapi import Depends, HTTPException
 from fastapi.testclient import TestClient
 
-from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.files import FileSystem
-from airflow_cdc.pipeline.spark.storage import file_system
+from airflow_cdc.plugins.page.alone import LAKE, OneLake
 from airflow_cdc.plugins.page.app import UI, make_app
 from airflow_cdc.plugins.page.lake_view import LakeView
 from airflow_cdc.plugins.page.plain import plain
@@ -23,29 +22,19 @@ from tests.support.many_flows import write_many
 from tests.support.page_lakes import ACCOUNTS, CUSTOMERS, LINES, ORDERS, PAYMENTS, STOCK, TICKETS, write_shop
 
 
-class Context:
-    """The page's surroundings without Airflow."""
+class Context(OneLake):
+    """The page's surroundings without Airflow, of which a test sets what Airflow knows."""
 
     def __init__(self, lake: Path) -> None:
-        self._view = LakeView(str(lake))
+        super().__init__(str(lake))
         self.failed: dict[str, str] = {}
+        self.shows = True
 
-    def lakes(self) -> list[dict[str, Any]]:
-        return [{"id": "shop", "uri": self._view.lake, "error": None}]
-
-    def view(self, lake: str) -> LakeView:
-        if lake != "shop":
-            raise ConfigurationError(f"There is no lake {lake}.", next_step="Create it.")
-        return self._view
-
-    def reach(self, archive: str) -> tuple[FileSystem, str]:
-        return file_system(archive)
+    def shows_values(self, request: Any, lake: str) -> bool:
+        return self.shows
 
     def errors(self, request: Any, lake: str) -> dict[str, str]:
         return self.failed
-
-    def runs(self, request: Any, lake: str, flow: str) -> dict[str, Any]:
-        return {"runs": [], "dags": []}
 
 
 class Page:
@@ -54,10 +43,10 @@ class Page:
     def __init__(self, lake: Path) -> None:
         self.context = Context(lake)
         self.client = TestClient(make_app(self.context, []))
-        self.context.view("shop").look(patience=60)
+        self.context.view(LAKE).look(patience=60)
 
     def get(self, path: str, status: int = 200, **parameters: Any) -> Any:
-        answer = self.client.get(f"/api/{path}", params={"lake": "shop", **parameters})
+        answer = self.client.get(f"/api/{path}", params={"lake": LAKE, **parameters})
         assert answer.status_code == status, answer.text
         assert answer.headers["cache-control"] == "no-store"
         return answer.json()
@@ -87,7 +76,7 @@ def test_flows_are_searched_filtered_sorted_and_paged(page: Page) -> None:
 
 @pytest.mark.parametrize("parameters", [{"sort": "__class__"}, {"page": 0}, {"size": 100_000}])
 def test_another_parameter_is_refused(page: Page, parameters: dict[str, Any]) -> None:
-    assert page.client.get("/api/flows", params={"lake": "shop", **parameters}).status_code == 422
+    assert page.client.get("/api/flows", params={"lake": LAKE, **parameters}).status_code == 422
 
 
 def test_a_row_has_its_last_microbatch_and_the_points_of_its_plot(page: Page) -> None:
@@ -117,7 +106,7 @@ def test_microbatches_are_bounded_and_ascending(page: Page) -> None:
     assert [each["number"] for each in page.get("microbatches", flow=ORDERS, limit=2, before=10)["microbatches"]] == [8, 9]
     assert page.get("microbatches", flow=ORDERS)["rejects"] == {"value_does_not_fit_column": 2}
     assert [each["number"] for each in page.get("microbatches", flow=ORDERS)["microbatches"] if each["schema"]] == [7]
-    assert page.client.get("/api/microbatches", params={"lake": "shop", "flow": ORDERS, "limit": 1001}).status_code == 422
+    assert page.client.get("/api/microbatches", params={"lake": LAKE, "flow": ORDERS, "limit": 1001}).status_code == 422
 
 
 def test_a_flow_has_its_place_in_the_log_and_its_table(page: Page) -> None:
@@ -139,6 +128,36 @@ def test_a_key_and_a_quarantine_are_answered(page: Page) -> None:
     assert page.get("quarantine", flow=CUSTOMERS, reason="missing_key")["records"] == []
 
 
+@pytest.fixture
+def hidden(page: Page) -> Iterator[Page]:
+    page.context.shows = False
+    yield page
+    page.context.shows = True
+
+
+def test_who_may_not_see_values_sees_where_and_why_records_were_rejected(hidden: Page) -> None:
+    found = hidden.get("quarantine", flow=CUSTOMERS)
+    (record,) = found["records"]
+    assert set(record) == {"microbatch", "topic", "reason", "file", "line", "partition", "offset"}
+    assert (record["reason"], found["reasons"], found["shows_values"]) == ("malformed_json", {"malformed_json": 1}, False)
+
+
+def test_who_may_not_see_values_cannot_find_them_by_searching(hidden: Page) -> None:
+    file = hidden.get("quarantine", flow=CUSTOMERS)["records"][0]["file"]
+    hidden.context.shows = True
+    raw = hidden.get("quarantine", flow=CUSTOMERS)["records"][0]["raw"]
+    assert hidden.get("quarantine", flow=CUSTOMERS, text=raw[:5])["matching"] == 1
+    hidden.context.shows = False
+    assert hidden.get("quarantine", flow=CUSTOMERS, text=raw[:5])["matching"] == 0
+    assert hidden.get("quarantine", flow=CUSTOMERS, text=file[-8:])["matching"] == 1
+
+
+def test_who_may_not_see_values_has_no_story_of_a_key_known_or_not(hidden: Page) -> None:
+    answers = [hidden.get("key", 403, flow=CUSTOMERS, key=key) for key in ("1", "no such key")]
+    assert answers[0] == answers[1]
+    assert "show_values" in answers[0]["next_step"]
+
+
 def test_a_key_is_searched_within_bounds_and_from_there_on(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_cdc.plugins.page.app.MOST_MICROBATCHES", 1)
     newest = page.get("key", flow=CUSTOMERS, key="1")
@@ -149,12 +168,12 @@ def test_a_key_is_searched_within_bounds_and_from_there_on(page: Page, monkeypat
 
 @pytest.mark.parametrize("path", ["flow", "table", "microbatches"])
 def test_a_flow_that_the_lake_does_not_know_is_not_found(page: Page, path: str) -> None:
-    assert page.client.get(f"/api/{path}", params={"lake": "shop", "flow": "../../etc"}).status_code == 404
+    assert page.client.get(f"/api/{path}", params={"lake": LAKE, "flow": "../../etc"}).status_code == 404
 
 
 def test_what_is_wrong_is_answered_with_the_next_step(page: Page) -> None:
     answer = page.client.get("/api/flows", params={"lake": "nowhere"})
-    assert (answer.status_code, answer.json()["next_step"]) == (422, "Create it.")
+    assert (answer.status_code, answer.json()["next_step"]) == (422, "Open the page at the address that airflow-cdc page printed.")
     assert "does not fit: expected id=…" in page.get("key", 422, flow=CUSTOMERS, key='{"other": 1}')["detail"]
 
 
@@ -185,9 +204,7 @@ def test_every_route_has_the_dependencies(tmp_path: Path) -> None:
     paths = [route.path for route in app.routes]  # type: ignore[attr-defined]
     assert len(paths) >= 10
     for path in paths:
-        assert client.get(path.replace("{name}", "page.js"), params={"lake": "shop", "flow": CUSTOMERS, "key": "1"}).status_code == 403, (
-            path
-        )
+        assert client.get(path.replace("{name}", "page.js"), params={"lake": LAKE, "flow": CUSTOMERS, "key": "1"}).status_code == 403, path
     assert {method for route in app.routes for method in getattr(route, "methods", ())} == {"GET"}
 
 

@@ -78,7 +78,7 @@ def test_who_has_the_address_reads_the_lake(served: Served) -> None:
     assert '"id":"lake"' in served.ask("/api/lakes", Cookie=cookie)[1]
     assert ORDERS in served.ask("/api/flow?lake=lake&flow=" + ORDERS, Cookie=cookie)[1]
     assert served.ask("/", Cookie=cookie)[0] == 200
-    assert served.ask("/api/flow?lake=other&flow=x", Cookie=cookie)[0] == 404
+    assert served.ask("/api/flow?lake=other&flow=x", Cookie=cookie)[0] == 422
 
 
 def test_a_site_whose_name_leads_to_this_machine_is_refused(served: Served) -> None:
