@@ -18,6 +18,9 @@ from airflow_cdc.pipeline.look.read_plainly import content_of
 from airflow_cdc.pipeline.native.connect_duckdb import connect_duckdb
 from airflow_cdc.pipeline.native.duckdb_sql import text
 
+_ARRAY_COSTS = 16
+_STEP = 64 * 1024
+
 
 @dataclass(frozen=True)
 class KeyRecord:
@@ -48,16 +51,21 @@ def why_not_searched(file: ArchivedFile) -> str | None:
     return "its records have another shape than Debezium's envelope" if file.respelled else None
 
 
-def find_records(fs: FileSystem, root: str, file: ArchivedFile, *, layout: RecordLayout, topic: str, key: Key) -> list[KeyRecord]:
+def find_records(
+    fs: FileSystem, root: str, file: ArchivedFile, *, layout: RecordLayout, topic: str, key: Key, most: int
+) -> list[KeyRecord]:
     """Return the records of a key in a file, in file order.
 
     :param layout: content of the file's lines.
+    :param most: bytes of text that may be read of it, and as many of its companion.
     :raises OSError: when the file cannot be read.
+    :raises TooMuchTextError: when it holds more.
     :raises ValueError: when it is not what its name shows.
     """
     of_record = topic if layout is RecordLayout.RECORD else None
-    content = content_of(fs, root, file.path)
-    companion = content_of(fs, root, file.keys_path) if file.keys_path else None
+    # An array is parsed whole: as objects of Python it is many times its text.
+    content = content_of(fs, root, file.path, most // _ARRAY_COSTS if file.format is FileFormat.ARRAY else most)
+    companion = content_of(fs, root, file.keys_path, most) if file.keys_path else None
     if file.format is FileFormat.ARRAY:
         documents: Iterator[tuple[int, Any]] = enumerate(json.loads(content, parse_float=Decimal), start=1)
         found = [_record(file, number, document, None, of_record) for number, document in documents]
@@ -74,13 +82,26 @@ def _lines(content: bytes, companion: bytes | None, file: ArchivedFile, *, topic
     numbers = {*_numbers(pattern, content), *(_numbers(pattern, companion) if companion else ())}
     if not numbers:
         return
-    lines = content.split(b"\n")
-    keys = companion.split(b"\n") if companion else None
-    for number in sorted(numbers):
+    ordered = sorted(numbers)
+    lines, keys = _lines_at(content, ordered), _lines_at(companion or b"", ordered)
+    for number, line, row_key in zip(ordered, lines, keys, strict=True):
         # A companion may have lines that its file lacks: the keys of tombstones.
-        line = lines[number - 1] if number <= len(lines) else b""
-        row_key = _parsed(keys[number - 1]) if keys and number <= len(keys) else None
-        yield _record(file, number, _parsed(line), row_key, topic)
+        yield _record(file, number, _parsed(line), _parsed(row_key) if companion else None, topic)
+
+
+def _lines_at(content: bytes, numbers: Sequence[int]) -> Iterator[bytes]:
+    """Yield the lines with these numbers, ascending from 1; empty where there are fewer. They are not split: empty lines cost nothing."""
+    at, start = 1, 0
+    for number in numbers:
+        while at < number and start < len(content):
+            ends = content.count(b"\n", start, start + _STEP)
+            if at + ends < number:
+                at, start = at + ends, start + _STEP
+                continue
+            while at < number:
+                at, start = at + 1, content.index(b"\n", start) + 1
+        end = content.find(b"\n", start)
+        yield content[start : end if end >= 0 else len(content)] if at == number else b""
 
 
 def _numbers(pattern: Any, content: bytes) -> Iterator[int]:

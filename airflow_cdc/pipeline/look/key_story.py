@@ -35,6 +35,7 @@ from airflow_cdc.pipeline.look.key_values import carried, changes_between, reada
 from airflow_cdc.pipeline.look.microbatches import check_flow
 from airflow_cdc.pipeline.look.native_table import NativeTable, NeedsSparkError, open_table
 from airflow_cdc.pipeline.look.story import KeyStory, Removal, StoryEvent, StoryRow
+from airflow_cdc.pipeline.native.decompress import TooMuchTextError
 from airflow_cdc.pipeline.native.duckdb_sql import name as quoted
 from airflow_cdc.pipeline.native.duckdb_sql import text as literal
 from airflow_cdc.pipeline.spark.storage import file_system
@@ -210,6 +211,7 @@ def _search(
     reached: dict[str, tuple[FileSystem, str]] = {}
     left = most_text
     for source in reversed(sources):
+        most = left
         left -= source.file.text_size
         beyond = _beyond(most_text) if left < 0 else None
         reason = why_not_searched(source.file) or beyond or unreached.get(source.archive)
@@ -217,12 +219,15 @@ def _search(
             try:
                 if source.archive not in reached:
                     reached[source.archive] = reach(source.archive)
-                records = find_records(*reached[source.archive], source.file, layout=source.layout, topic=flow, key=key)
+                fs, root = reached[source.archive]
+                records = find_records(fs, root, source.file, layout=source.layout, topic=flow, key=key, most=most)
                 found += [(source, record) for record in records]
             except FileNotFoundError:
                 reason = "it is no longer in the archive"
             except ValueError as error:
                 reason = first_line(error)
+                # Too much text costs what was left.
+                left = 0 if isinstance(error, TooMuchTextError) else left
             except Exception as error:  # noqa: BLE001 - each store's client has errors of its own.
                 # Asked once, and not for each file: a store that does not answer takes long.
                 reason = unreached[source.archive] = f"the archive is not reached from here ({first_line(error)})"

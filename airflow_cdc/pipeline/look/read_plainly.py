@@ -16,7 +16,7 @@ from airflow_cdc.model.columns import FILE
 from airflow_cdc.model.connectors.registry import CONNECTORS, with_log_of_database, without_database
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.operation import Operation
-from airflow_cdc.pipeline.native.decompress import decompressed
+from airflow_cdc.pipeline.native.decompress import ANY, TooMuchTextError, decompressed
 from airflow_cdc.pipeline.read.respell import MARKS
 
 _OPERATIONS = frozenset(each.value for each in Operation)
@@ -47,15 +47,22 @@ class PlainSurvey:
         return found
 
 
-def content_of(fs: FileSystem, root: str, path: str) -> bytes:
+def content_of(fs: FileSystem, root: str, path: str, most: int = ANY) -> bytes:
     """Return an archived file's text, uncompressed.
 
+    :param most: bytes that may be read, archived and of text: the file may be another one by now than the one that was surveyed.
     :raises OSError: when it cannot be read.
+    :raises TooMuchTextError: when it holds more.
     :raises ValueError: when it is not compressed as its name shows, or cut off.
     """
-    content = fs.cat_file(f"{root.rstrip('/')}/{path}")
+    place = f"{root.rstrip('/')}/{path}"
+    content = fs.cat_file(place) if most == ANY else fs.cat_file(place, start=0, end=most + 1)
+    if most != ANY and len(content) > most:
+        raise TooMuchTextError(f"it is larger than {most:,} bytes")
     try:
-        return decompressed(content, path)
+        return decompressed(content, path, most)
+    except TooMuchTextError:
+        raise
     except (EOFError, OSError, ValueError, zlib.error) as error:
         raise ValueError(f"it is not compressed as its name shows, or cut off ({error})") from error
 

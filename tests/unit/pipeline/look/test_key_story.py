@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from airflow_cdc.model.archive.archived_files import ArchivedFile, classify
+from airflow_cdc.model.archive.archived_files import ArchivedFile, FileFormat, classify
 from airflow_cdc.model.connectors.sqlserver import sqlserver_lsn
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.files import FileSystem
@@ -44,9 +47,10 @@ class Lake:
         names = [(str(each.relative_to(self.archive)), each.stat().st_size) for each in self.archive.rglob("*") if each.is_file()]
         return next(file for file in classify(names).files if file.path == path)
 
-    def applied(self, path: str, *, is_done: bool = True, **counts: int) -> None:
+    def applied(self, path: str, *, is_done: bool = True, kind: FileFormat | None = None, **counts: int) -> None:
         self.number += 1
-        intent = Microbatch(FLOW, self.number, str(self.archive), (self.file(path),), PlanPosition(1, self.number), (shape(path, FLOW),))
+        file = replace(self.file(path), format=kind) if kind else self.file(path)
+        intent = Microbatch(FLOW, self.number, str(self.archive), (file,), PlanPosition(1, self.number), (shape(path, FLOW),))
         assert self.state.write_intent(intent)
         report = BatchReport(FLOW, self.number, 1, 9, events=EventCounts(**{"read": 1, "merged": 1, **counts}), table_version=0)
         if is_done:
@@ -233,3 +237,35 @@ def test_a_key_that_does_not_fit_is_refused(lake: Lake, key: str) -> None:
     lake.has_row(ANN, 1, 1)
     with pytest.raises(ConfigurationError, match="is no BIGINT"):
         key_story(str(lake.lake), FLOW, key)
+
+
+@pytest.mark.parametrize("name", ["2.jsonl.gz", "2.jsonl"])
+def test_a_file_that_is_far_larger_than_it_was_is_not_read(lake: Lake, name: str) -> None:
+    write_records(lake.archive / "1.jsonl", numbered([sqlserver("c", commit=1, after=ANN)]))
+    lake.applied("1.jsonl")
+    (lake.archive / name).write_bytes(gzip.compress(b"{}") if name.endswith(".gz") else b"{}")
+    lake.applied(name)
+    much = b" " * 40 * 1024**2
+    (lake.archive / name).write_bytes(gzip.compress(much) if name.endswith(".gz") else much)
+    story = key_story(str(lake.lake), FLOW, "1", Bounds(text=1024**2))
+    assert "it " in story.unread[name]
+    assert "1,048,5" in story.unread[name]
+    assert story.unread["1.jsonl"] == "more than 1 MiB of newer text was searched", "the rest was spent on it"
+
+
+def test_an_array_counts_for_what_it_is_in_memory(lake: Lake) -> None:
+    lake.archive.mkdir(parents=True)
+    (lake.archive / "1.json").write_text(f"[{', '.join(['{}'] * 30_000)}]")
+    lake.applied("1.json", kind=FileFormat.ARRAY)
+    assert key_story(str(lake.lake), FLOW, "1", Bounds(text=1024**2)).unread == {"1.json": "it is larger than 65,536 bytes"}
+    assert key_story(str(lake.lake), FLOW, "1").unread == {}
+
+
+@pytest.mark.parametrize("blank", [0, 1, 70_000, 3_000_000])
+def test_lines_are_found_by_number_between_any_number_of_ends_of_lines(lake: Lake, blank: int) -> None:
+    events = [sqlserver("c", commit=1, after=ANN), sqlserver("u", commit=2, before=ANN, after=BOB)]
+    lines = [json.dumps(record) for record in numbered(events)]
+    lake.archive.mkdir(parents=True)
+    (lake.archive / "1.jsonl").write_text(f"{lines[0]}\n" + "\n" * blank + f"{lines[1]}")
+    lake.applied("1.jsonl")
+    assert [event.line for event in key_story(str(lake.lake), FLOW, "1").events] == [1, blank + 2]
