@@ -56,3 +56,15 @@ def test_an_array_and_broken_lines_are_counted(tmp_path: Path) -> None:
     lines, whole = (read_plainly(FS, str(tmp_path), file) for file in list_archive(FS, str(tmp_path)).files)
     assert sorted((row["kind"], row["records"]) for row in lines.rows) == [("c", 1), ("malformed", 1)]
     assert [(row["kind"], row["records"]) for row in whole.rows] == [("c", 1)]
+
+
+def test_an_empty_object_of_which_a_store_gives_no_range_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str, start: int | None = None, end: int | None = None) -> bytes:
+        raise OSError("The requested range is not satisfiable")
+
+    (tmp_path / "empty.json").write_bytes(b"")
+    (tmp_path / "full.json").write_bytes(b"{}")
+    monkeypatch.setattr(FS, "cat_file", refuse)
+    assert content_of(FS, str(tmp_path), "empty.json", 10) == b""
+    with pytest.raises(OSError, match="range"):
+        content_of(FS, str(tmp_path), "full.json", 10)
