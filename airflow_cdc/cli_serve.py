@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import signal
 import sys
 from types import FrameType
@@ -23,11 +25,13 @@ def serve(
     packages: Annotated[
         list[str] | None, typer.Option("--packages", help="Maven coordinates of more jars; may be repeated.", show_default=False)
     ] = None,
+    no_token: Annotated[bool, typer.Option("--no-token", help="Let in whoever reaches the port, without a token.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a Spark Connect server with Delta in the foreground, until Ctrl-C or SIGTERM.
 
-    Merges that connect to it start no Spark of their own. Exit code 0 when it was ended, 1 when it ended by itself, 2 on usage.
+    Merges that connect to it start no Spark of their own. Clients need the token in the printed URL, or the one that is in
+    SPARK_CONNECT_AUTHENTICATE_TOKEN. Exit code 0 when it was ended, 1 when it ended by itself, 2 on usage.
     """
     from airflow_cdc.runtime import connect_server
 
@@ -39,12 +43,15 @@ def serve(
         signal.signal(number, _interrupt)
     try:
         port = connect_server.free_port(host, port)
-        if not connect_server.is_loopback(host):
-            _warn(console, host)
+        is_local, known = connect_server.is_loopback(host), os.environ.get(connect_server.TOKEN_VARIABLE)
+        token = None if no_token else known or secrets.token_urlsafe(32)
+        if token is None or not is_local:
+            _warn(console, host, has_token=token is not None)
         options = connect_server.server_options(host, port, settings)
-        with connect_server.running_server(master, host, port, options) as server:
-            shown = f"[{host}]" if ":" in host else host
-            url = f"sc://{shown}:{port}"
+        with connect_server.running_server(master, host, port, options, token=token) as server:
+            # Without TLS, PySpark sends a token to no other name.
+            shown = "localhost" if token and is_local else f"[{host}]" if ":" in host else host
+            url = f"sc://{shown}:{port}" + (f"/;token={token}" if token and not known else "")
             if as_json:
                 print_json({"url": url})
             else:
@@ -67,10 +74,15 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _warn(console: Console, host: str) -> None:
-    console.print(
-        f"Warning: everyone who reaches {host} can run what they like in this server, as this user and with its credentials: neither names "
-        "nor passwords are asked for, and nothing is encrypted. Keep the port behind a firewall, or listen on 127.0.0.1.",
-        style="yellow",
-        highlight=False,
-    )
+def _warn(console: Console, host: str, *, has_token: bool) -> None:
+    if has_token:
+        what = (
+            f"nothing that reaches {host} is encrypted, and PySpark sends a token to another machine through TLS alone: put a proxy with "
+            "TLS in front."
+        )
+    else:
+        what = (
+            f"whoever reaches {host} can run what they like in this server, as this user and with its credentials: no token is asked "
+            "for, and nothing is encrypted. Keep the port behind a firewall."
+        )
+    console.print(f"Warning: {what}", style="yellow", highlight=False)

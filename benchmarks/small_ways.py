@@ -163,7 +163,7 @@ class WarmServer(Way):
         logging.getLogger("py4j").setLevel(logging.WARNING)
         port = connect_server.free_port("127.0.0.1", 0)
         options = connect_server.server_options("127.0.0.1", port, {})
-        with connect_server.running_server("local[2]", "127.0.0.1", port, options) as server:
+        with connect_server.running_server("local[2]", "127.0.0.1", port, options, token=None) as server:
             self._server, self._url = server.pid, f"sc://127.0.0.1:{port}"
             with processes.apart(server.pid):
                 others = SmallArchive(self.folder / "warm-up", tables=1, seed=-1)

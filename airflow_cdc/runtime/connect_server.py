@@ -97,17 +97,20 @@ def server_options(host: str, port: int, options: Mapping[str, str]) -> dict[str
 
 
 @contextlib.contextmanager
-def running_server(master: str, host: str, port: int, options: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def running_server(
+    master: str, host: str, port: int, options: Mapping[str, str], *, token: str | None
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server that answers when the context begins, and is stopped when it ends.
 
     Its log goes to this process's stderr.
 
     :param port: a free one, see :func:`free_port`.
     :param options: from :func:`server_options`. They are passed in a file that only this user can read.
+    :param token: what clients must send; None: whoever reaches the port is let in.
     :raises ServerNotStartedError: when it does not answer.
     :raises JavaNotFoundError: when there is no Java to start it with.
     """
-    environment = {**_without_spark(os.environ), **spark_environment(master)}
+    environment = {**_without_spark(os.environ), **spark_environment(master), **({TOKEN_VARIABLE: token} if token else {})}
     with tempfile.TemporaryDirectory(prefix="airflow-cdc-serve-") as folder:
         properties = Path(folder, "spark.conf")
         write_privately(properties, "".join(f"{name} {_escaped(value)}\n" for name, value in options.items()))
@@ -174,7 +177,7 @@ def _reached_by(host: str) -> str:
 
 def _without_spark(environment: Mapping[str, str]) -> dict[str, str]:
     # SPARK_REMOTE would make spark-submit a client of the server that it is to start.
-    foreign = ("PYSPARK_GATEWAY", "SPARK_REMOTE", "SPARK_CONNECT_MODE")
+    foreign = ("PYSPARK_GATEWAY", "SPARK_REMOTE", "SPARK_CONNECT_MODE", TOKEN_VARIABLE)
     return {name: value for name, value in environment.items() if not name.startswith(foreign)}
 
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -47,7 +48,7 @@ print(json.dumps({name: flow["status"] for name, flow in outcome["flows"].items(
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a running server."""
+    """The address of a running server, and the token that it asks for."""
     folder = tmp_path_factory.mktemp("serve")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")}
     environment |= {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_DIRS": str(folder)}
@@ -64,11 +65,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def _start(lake: Path, server: str, folder: Path, *, archive: Path = ARCHIVE) -> subprocess.Popen[str]:
-    host, port = server.split(":")
+    host, port, token = re.fullmatch(r"(.+):(\d+)/;token=(.+)", server).groups()  # type: ignore[union-attr]
     connections = {
         "CDC_ARCHIVE_DEFAULT": {"conn_type": "cdc_archive", "host": str(archive)},
         "CDC_LAKE_DEFAULT": {"conn_type": "cdc_lake", "host": str(lake)},
-        "SPARK_DEFAULT": {"conn_type": "spark_connect", "host": host, "port": int(port)},
+        "SPARK_DEFAULT": {"conn_type": "spark_connect", "host": host, "port": int(port), "password": token},
     }
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_GATEWAY", "AIRFLOW"))}
     # Neither Java nor spark-submit is looked for.
@@ -103,6 +104,15 @@ def test_tables_merged_side_by_side_over_a_server_are_those_of_a_run_of_its_own(
     _check_equal(spark, apply, tmp_path / "warm", tmp_path)
 
 
+@pytest.mark.parametrize("parameters", ["", "/;token=guessed"])
+def test_a_client_without_the_token_is_refused(server: str, tmp_path: Path, parameters: str) -> None:
+    url = f"sc://{server.partition('/')[0]}{parameters}"
+    command = [sys.executable, "-m", "airflow_cdc", "apply", "--archive", str(ARCHIVE), "--lake", str(tmp_path), "--connect", url]
+    done = subprocess.run([*command, "--engine", "spark"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode != 0
+    assert "Give the connection the token that the server asks for" in " ".join(done.stderr.split())
+
+
 def test_tasks_that_are_killed_on_the_way_lose_and_double_nothing(apply: Apply, spark: SparkSession, server: str, tmp_path: Path) -> None:
     moments = random.Random(7)
     for number in range(4):
@@ -117,7 +127,7 @@ def test_tasks_that_are_killed_on_the_way_lose_and_double_nothing(apply: Apply, 
 
 
 def test_a_server_that_goes_away_is_reported_and_the_next_run_goes_on(tmp_path: Path) -> None:
-    task = _start(tmp_path / "warm", "127.0.0.1:1", tmp_path)
+    task = _start(tmp_path / "warm", "127.0.0.1:1/;token=any", tmp_path)
     out, _ = task.communicate(timeout=120)
     assert task.returncode == 1
     log = max(tmp_path.glob("task-*.log")).read_text()

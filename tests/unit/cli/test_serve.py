@@ -25,7 +25,8 @@ SERVER = """\
 import json, os, signal, socket, sys, time
 properties = sys.argv[sys.argv.index("--properties-file") + 1]
 lines = dict(line.rstrip("\\n").split(" ", 1) for line in open(properties))
-seen = {{"arguments": sys.argv[1:], "conf": lines, "mode": os.stat(properties).st_mode & 0o777, "pid": os.getpid()}}
+token = os.environ.get("SPARK_CONNECT_AUTHENTICATE_TOKEN")
+seen = {{"token": token, "arguments": sys.argv[1:], "conf": lines, "mode": os.stat(properties).st_mode & 0o777, "pid": os.getpid()}}
 json.dump(seen, open({seen!r}, "w"))
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(json.dump({{**seen, "ended": True}}, open({seen!r}, "w"))))
 if {listens}:
@@ -35,7 +36,7 @@ sys.exit(7)
 """
 
 
-def serve(folder: Path, *arguments: str, listens: bool = True) -> subprocess.Popen[str]:
+def serve(folder: Path, *arguments: str, listens: bool = True, token: str | None = None) -> subprocess.Popen[str]:
     """Start the command with a spark-submit that needs no Spark."""
     (folder / "pyspark" / "bin").mkdir(parents=True)
     submit = folder / "pyspark" / "bin" / "spark-submit"
@@ -46,7 +47,7 @@ def serve(folder: Path, *arguments: str, listens: bool = True) -> subprocess.Pop
         "folder = Path(sys.argv.pop(1))\nconnect_server.pyspark_folder = lambda: folder\nfrom airflow_cdc.cli import app\napp()"
     )
     command = [sys.executable, "-c", program, str(folder / "pyspark"), "serve", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), **({connect_server.TOKEN_VARIABLE: token} if token else {})}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -58,7 +59,10 @@ def test_a_server_prints_where_it_is_and_ends_with_the_command(tmp_path: Path, n
     seen = json.loads((tmp_path / "seen.json").read_text())
     command.send_signal(number)
     output, log = command.communicate(timeout=20)
-    assert line == f"Spark Connect is ready at sc://127.0.0.1:{seen['conf']['spark.connect.grpc.binding.port']}; Ctrl-C ends it.\n"
+    port = seen["conf"]["spark.connect.grpc.binding.port"]
+    assert len(seen["token"]) > 30
+    assert line == f"Spark Connect is ready at sc://localhost:{port}/;token={seen['token']}; Ctrl-C ends it.\n"
+    assert seen["token"] not in str(seen["arguments"])
     assert (command.returncode, output, log) == (0, "", "The server was ended.\n")
     assert json.loads((tmp_path / "seen.json").read_text())["ended"] is True
     # What only this user may read travels by a file.
@@ -69,6 +73,31 @@ def test_a_server_prints_where_it_is_and_ends_with_the_command(tmp_path: Path, n
     assert conf["spark.jars.packages"].endswith("a:b:1")
     assert (conf["spark.connect.grpc.binding.address"], conf["spark.port.maxRetries"]) == ("127.0.0.1", "0")
     assert conf["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "asked", "shown", "warned"),
+    [
+        ((), "of-systemd", "of-systemd", "sc://localhost:{port}", ""),
+        (("--no-token",), None, None, "sc://127.0.0.1:{port}", "whoever reaches 127.0.0.1 can run what they like"),
+        (("--no-token",), "of-systemd", None, "sc://127.0.0.1:{port}", "no token is asked for"),
+        (("--host", "0.0.0.0"), "of-systemd", "of-systemd", "sc://0.0.0.0:{port}", "nothing that reaches 0.0.0.0 is encrypted"),
+        (("--host", "0.0.0.0", "--no-token"), None, None, "sc://0.0.0.0:{port}", "whoever reaches 0.0.0.0 can run what they like"),
+    ],
+)
+def test_a_token_is_asked_for_unless_none_is_wanted_and_a_known_one_is_not_printed(
+    tmp_path: Path, arguments: tuple[str, ...], given: str | None, asked: str | None, shown: str, warned: str
+) -> None:
+    command = serve(tmp_path, "--port", "0", "--json", *arguments, token=given)
+    assert command.stdout
+    # Several lines, of which the last one is a brace.
+    printed = "".join(iter(command.stdout.readline, "}\n")) + "}"
+    seen = json.loads((tmp_path / "seen.json").read_text())
+    command.send_signal(signal.SIGTERM)
+    log = " ".join(command.communicate(timeout=20)[1].split())
+    url = json.loads(printed)["url"]
+    assert (seen["token"], url) == (asked, shown.format(port=seen["conf"]["spark.connect.grpc.binding.port"]))
+    assert (warned in log, "Warning" in log) == (True, bool(warned))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing ends the server")
@@ -92,7 +121,7 @@ def test_a_server_that_does_not_start_is_a_failure_and_one_that_others_would_rea
     command = serve(tmp_path, "--port", "0", "--host", "0.0.0.0", listens=False)
     output, log = command.communicate(timeout=20)
     assert (command.returncode, output) == (1, "")
-    assert "Warning: everyone who reaches 0.0.0.0 can run what they like" in log
+    assert "Warning: nothing that reaches 0.0.0.0 is encrypted" in log
     assert "ServerNotStartedError: The Spark Connect server ended with exit code 7." in log
     assert "Next step: See Spark's log above." in log
 
