@@ -55,7 +55,8 @@ class AirflowContext:
 
         :raises ConfigurationError: when there is no such connection, or it is of another type.
         """
-        if lake not in connection_ids(CdcLakeHook.conn_type):
+        if not _is_lake(lake):
+            # The same for what is not there and what is another thing: who looks learns no other connection's id.
             raise ConfigurationError(f"There is no lake {lake}.", next_step="Create a connection of type cdc_lake of that id.")
         hook = CdcLakeHook(lake)
         use_options(hook.storage_settings().file_systems)
@@ -85,7 +86,7 @@ class AirflowContext:
 
     def errors(self, request: Request, lake: str) -> dict[str, str]:
         """Return by flow what its last run failed with."""
-        return dag_runs.last_errors(request, CdcLakeHook(lake).root)
+        return dag_runs.last_errors(request, self.view(lake).lake)
 
     def runs(self, request: Request, lake: str, flow: str) -> dict[str, Any]:
         """Return the Dag runs that wrote a flow's table, and the Dags that may be triggered for it."""
@@ -101,6 +102,16 @@ class AirflowContext:
             return {"id": conn_id, "uri": hook.root, "error": None}
         except CdcError as error:
             return {"id": conn_id, "uri": None, "error": str(error)}
+
+
+def _is_lake(conn_id: str) -> bool:
+    """Return whether a connection is of a lake, also one in a secrets backend, which lists none."""
+    if conn_id in connection_ids(CdcLakeHook.conn_type):
+        return True
+    try:
+        return CdcLakeHook(conn_id).connection.conn_type == CdcLakeHook.conn_type
+    except CdcError:
+        return False
 
 
 def _with_root(kind: type[CdcStorageHook], roots: Iterable[str]) -> Iterator[str]:

@@ -50,7 +50,8 @@ export function App() {
           </div>
         ) : null}
         {!data && !error ? <Loading what="the lakes" /> : null}
-        {lake && !lake.error ? place.flow ? <FlowPage key={place.flow} place={place} /> : <FlowsPage key={place.lake} lake={place.lake} /> : null}
+        {/* A lake whose connection is in a secrets backend is in no list, and can be asked for. */}
+        {data && place.lake && !lake?.error ? place.flow ? <FlowPage key={place.flow} place={place} /> : <FlowsPage key={place.lake} lake={place.lake} /> : null}
       </main>
     </>
   );

@@ -8,6 +8,9 @@ import { useAsk, usePlace } from "./use";
 type Parameter = { schema?: { enum?: string[] }; value?: unknown };
 type Details = { params?: Record<string, Parameter> | null };
 type Action = { name: string; label: string; what: string; conf: (flow: string, form: Form) => Record<string, unknown> };
+/** Milliseconds after which Airflow's API is asked again where it did not answer. */
+const AGAIN = 10_000;
+
 type Form = { from: string; to: string; plan: boolean };
 
 /** What a Dag can do for one flow is read from its operators and parameters: any Dag with these takes part, whatever its name is. */
@@ -86,7 +89,7 @@ export function RunsTab({ lake, flow }: { lake: string; flow: string }) {
             </thead>
             <tbody>
               {data.runs.map((run) => (
-                <RunRow key={`${run.dag_id} ${run.run_id} ${run.task_id}`} run={run} />
+                <RunRow key={`${run.dag_id} ${run.run_id} ${run.task_id} ${run.map_index}`} run={run} />
               ))}
             </tbody>
           </table>
@@ -138,17 +141,32 @@ function Actions({ dags, lake, flow, started }: { dags: Dag[]; lake: string; flo
   const [form, setForm] = useState<Form>({ from: "", to: "", plan: true });
   const [said, setSaid] = useState("");
   const [isAsked, setAsked] = useState(false);
+  const [unanswered, setUnanswered] = useState<Error | null>(null);
+  const [turn, setTurn] = useState(0);
   const [failure, setFailure] = useState<Error | null>(null);
   const ids = dags.map((dag) => dag.dag_id).join(" ");
   useEffect(() => {
     for (const id of ids.split(" ").filter(Boolean)) {
       airflow<Details>("GET", `dags/${encodeURIComponent(id)}/details`)
         .then((found) => setParams((before) => ({ ...before, [id]: found.params ?? {} })))
-        .catch(() => undefined);
+        .catch(setUnanswered);
     }
-  }, [ids]);
+  }, [ids, turn]);
+  useEffect(() => {
+    if (!unanswered) {
+      return undefined;
+    }
+    const timer = window.setTimeout(() => {
+      setUnanswered(null);
+      setTurn((before) => before + 1);
+    }, AGAIN);
+    return () => window.clearTimeout(timer);
+  }, [unanswered]);
   const offers = dags.flatMap((dag) => actionsOf(params[dag.dag_id] ?? {}, dag.operators).map((action) => ({ dag, action, id: `${dag.dag_id} ${action.name}` })));
   const offer = offers.find(({ id }) => id === chosen) ?? offers.find(({ action }) => action.name === asked) ?? offers[0];
+  if (!offer && unanswered) {
+    return <Trouble error={unanswered} />;
+  }
   if (!offer) {
     return (
       <p className="empty small">

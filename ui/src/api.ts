@@ -93,6 +93,7 @@ export type Run = {
   dag_id: string;
   run_id: string;
   task_id: string;
+  map_index: number;
   operator: string;
   state: string | null;
   started: string | null;

@@ -11,11 +11,20 @@ function subscribe(changed: () => void): () => void {
   return () => window.removeEventListener("hashchange", changed);
 }
 
+/** An address that somebody typed may hold a lone percent sign. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 export function usePlace(): Place {
   const hash = useSyncExternalStore(subscribe, () => window.location.hash);
   useEffect(showAddress, [hash]);
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?");
-  const [lake = "", flow = "", tab = ""] = path.split("/").map(decodeURIComponent);
+  const [lake = "", flow = "", tab = ""] = path.split("/").map(decoded);
   return { lake, flow, tab, parameters: new URLSearchParams(query) };
 }
 

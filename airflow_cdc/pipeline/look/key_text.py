@@ -52,12 +52,12 @@ def parse_key(text: str, columns: Sequence[str], types: Mapping[str, str]) -> Ke
     :raises ConfigurationError: where the text does not name a value for each key column.
     """
     values = _values(text, columns)
-    unknown = [name for name in values if types and name not in types]
+    # A delete marker and a row of a table with a key are found by that key.
+    unknown = [name for name in values if (name not in columns if columns else types and name not in types)]
     if not values or unknown or set(columns) - values.keys():
         expected = ", ".join(f"{name}=…" for name in columns) or "column=value of one column or more"
         raise ConfigurationError(
-            f"The key {text!r} does not fit: expected {expected}"
-            + (f"; the table has no column {', '.join(map(repr, unknown))}." if unknown else "."),
+            f"The key {text!r} does not fit: expected {expected}" + (f"; not {', '.join(map(repr, unknown))}." if unknown else "."),
             next_step="Write a single key column's value alone, several as column=value,column=value, or as a JSON object.",
         )
     return {name: _value(value, types.get(name, "")) for name, value in values.items()}

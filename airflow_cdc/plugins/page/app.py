@@ -23,7 +23,7 @@ from airflow_cdc.plugins.page.plain import plain
 
 UI = Path(__file__).parents[1] / "ui"
 """The built page. A package without it still answers JSON."""
-_FILES = {"page.js": "application/javascript", "page.css": "text/css"}
+_FILES = {"page.js": "application/javascript", "page.css": "text/css", "notices.txt": "text/plain"}
 _HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -34,10 +34,12 @@ _HEADERS = {
 MOST_TEXT, MOST_MICROBATCHES, MOST_TABLE = 64 * 1024**2, 200, 1024**3
 """Of one key's story: estimated bytes of text to search, number of microbatches, size in bytes of a table. A request is answered in
 seconds; `airflow-cdc key` searches more."""
+_LONG = 2**63 - 1
 _NOT_BUILT = "This package was built without the page. Next step: run `make ui` in the checkout, or install the wheel."
 
 Lake = Annotated[str, Query(description="Connection id of a lake.", min_length=1)]
 Flow = Annotated[str, Query(description="Name of a flow.", min_length=1)]
+Page = Annotated[int, Query(ge=1, le=1_000_000)]
 
 
 class HiddenError(Exception):
@@ -54,7 +56,17 @@ def make_app(context: PageContext, dependencies: Sequence[Any]) -> FastAPI:
         own documentation is off, because that would be one.
     """
     app = FastAPI(title="airflow-cdc", dependencies=list(dependencies), docs_url=None, redoc_url=None, openapi_url=None)
-    for kind, status in ((HiddenError, 403), (NeedsSparkError, 409), (ConfigurationError, 422), (CdcError, 500), (OSError, 502)):
+    failures: dict[type[Exception], int] = {
+        HiddenError: 403,
+        NeedsSparkError: 409,
+        ConfigurationError: 422,
+        CdcError: 500,
+        # What reaches a store is not installed, or the store does not answer.
+        ImportError: 502,
+        OSError: 502,
+        Exception: 500,
+    }
+    for kind, status in failures.items():
         app.add_exception_handler(kind, partial(_failure, status=status))
     app.include_router(_files())
     answers = _Answers(context)
@@ -76,8 +88,13 @@ def _headed(answer: Callable[..., Any]) -> Callable[..., Any]:
 def _failure(_request: Request, error: Exception, *, status: int) -> JSONResponse:
     if isinstance(error, NeedsSparkError):
         body = {"detail": f"Only Spark reads this: {error}.", "next_step": "Ask airflow-cdc on the command line."}
-    else:
+    elif isinstance(error, ImportError):
+        body = {"detail": f"{error}.", "next_step": "Install what reaches this store where the page's server runs."}
+    elif isinstance(error, CdcError | HiddenError | OSError):
         body = {"detail": getattr(error, "message", str(error)), "next_step": getattr(error, "next_step", "")}
+    else:
+        # The text may hold anything, a key among it.
+        body = {"detail": f"The page failed with {type(error).__name__}.", "next_step": "See the log of the page's server."}
     return JSONResponse(body, status, _HEADERS)
 
 
@@ -133,7 +150,7 @@ class _Answers:
         connector: str = "",
         sort: Annotated[str, Query(pattern=f"^({'|'.join(SORTS)})$")] = "standing",
         descending: bool = False,
-        page: Annotated[int, Query(ge=1)] = 1,
+        page: Page = 1,
         size: Annotated[int, Query(ge=1, le=200)] = 50,
     ) -> Any:
         """Return a page of a lake's flows."""
@@ -150,7 +167,7 @@ class _Answers:
         self,
         lake: Lake,
         flow: Flow,
-        before: Annotated[int | None, Query(ge=1)] = None,
+        before: Annotated[int | None, Query(ge=1, le=_LONG)] = None,
         limit: Annotated[int, Query(ge=1, le=detail.MOST_MICROBATCHES)] = 200,
     ) -> Any:
         """Return a flow's microbatches."""
@@ -173,7 +190,7 @@ class _Answers:
         *,
         reason: str = "",
         text: Annotated[str, Query(max_length=200)] = "",
-        page: Annotated[int, Query(ge=1)] = 1,
+        page: Page = 1,
         size: Annotated[int, Query(ge=1, le=200)] = 25,
     ) -> Any:
         """Return a page of a flow's quarantine; of records whose values the user may not see, their place and reason."""
@@ -187,7 +204,7 @@ class _Answers:
         lake: Lake,
         flow: Flow,
         key: Annotated[str, Query(min_length=1, max_length=2000)],
-        through: Annotated[int | None, Query(ge=1)] = None,
+        through: Annotated[int | None, Query(ge=1, le=_LONG)] = None,
     ) -> Any:
         """Return the story of one key."""
         view = self._view(lake)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.models import Connection
+from airflow.secrets import BaseSecretsBackend
 
 from tests.support.page_lakes import CUSTOMERS, ORDERS, write_shop
 
@@ -219,3 +222,30 @@ def test_a_wrong_setting_shows_nothing_and_says_what_to_set(
     asked = {"lake": "lake_of_tests", "flow": CUSTOMERS, "key": "1"}
     answer = client.get("/cdc/api/key", params=asked, headers=viewer("admin"))
     assert (answer.status_code, answer.json()["next_step"]) == (422, "Set it to one of all, admins, none.")
+
+
+class Vault(BaseSecretsBackend):
+    """A secrets backend, which lists nothing."""
+
+    def get_connection(self, conn_id: str, **_: Any) -> Connection | None:
+        return {
+            "lake_in_vault": Connection("lake_in_vault", conn_type="cdc_lake", host=os.environ.get("LAKE_IN_VAULT", "")),
+            "http_in_vault": Connection("http_in_vault", conn_type="http", host="x"),
+        }.get(conn_id)
+
+
+@pytest.mark.slow
+def test_a_lake_in_a_secrets_backend_can_be_asked_for_and_no_other_connection_can(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKE_IN_VAULT", str(write_shop(tmp_path / "shop").lake))
+    monkeypatch.setattr("airflow.sdk.execution_time.supervisor.ensure_secrets_backend_loaded", lambda: [Vault()])
+    paths = ("flow", "flows", "runs", "quarantine")
+    found = {path: client.get(f"/cdc/api/{path}", params={"lake": "lake_in_vault", "flow": ORDERS}, headers=viewer()) for path in paths}
+    assert {path: answer.status_code for path, answer in found.items()} == dict.fromkeys(paths, 200)
+    for path in paths:
+        refused = [
+            client.get(f"/cdc/api/{path}", params={"lake": lake, "flow": ORDERS}, headers=viewer()) for lake in ("http_in_vault", "nothing")
+        ]
+        assert [answer.status_code for answer in refused] == [422, 422]
+        assert refused[0].text.replace("http_in_vault", "nothing") == refused[1].text

@@ -177,6 +177,45 @@ def test_what_is_wrong_is_answered_with_the_next_step(page: Page) -> None:
     assert "does not fit: expected id=…" in page.get("key", 422, flow=CUSTOMERS, key='{"other": 1}')["detail"]
 
 
+def test_a_key_with_a_column_too_many_is_refused_and_names_the_right_ones(page: Page) -> None:
+    refused = page.get("key", 422, flow=CUSTOMERS, key='{"id": 1, "name": "Ada"}')
+    assert refused["detail"].endswith("does not fit: expected id=…; not 'name'.")
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "detail"),
+    [
+        (ImportError("Install s3fs to access S3"), 502, "Install s3fs to access S3."),
+        (PermissionError("no entry"), 502, "no entry"),
+        (ValueError("a key: s3cr3t"), 500, "The page failed with ValueError."),
+    ],
+)
+def test_what_fails_is_answered_in_words_and_without_what_the_text_may_hold(
+    page: Page, monkeypatch: pytest.MonkeyPatch, raised: Exception, status: int, detail: str
+) -> None:
+    def fail(lake: str) -> LakeView:
+        raise raised
+
+    monkeypatch.setattr(page.context, "view", fail)
+    client = TestClient(page.client.app, raise_server_exceptions=False)
+    answer = client.get("/api/flow", params={"lake": LAKE, "flow": CUSTOMERS})
+    assert (answer.status_code, answer.json()["detail"]) == (status, detail)
+    assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters"),
+    [
+        ("flows", {"page": 10**23}),
+        ("quarantine", {"flow": CUSTOMERS, "page": 10**23}),
+        ("microbatches", {"flow": CUSTOMERS, "before": 10**23}),
+        ("key", {"flow": CUSTOMERS, "key": "1", "through": 10**23}),
+    ],
+)
+def test_a_number_that_no_list_has_is_refused(page: Page, path: str, parameters: dict[str, Any]) -> None:
+    assert page.client.get(f"/api/{path}", params={"lake": LAKE, **parameters}).status_code == 422
+
+
 def test_the_page_is_served_by_name_and_nothing_else_is(page: Page) -> None:
     index = page.client.get("/")
     assert index.status_code == 200

@@ -38,7 +38,7 @@ def test_a_key_of_several_columns_is_written_by_name_or_as_json() -> None:
         parse_key("1", ["a", "b"], types)
     with pytest.raises(ConfigurationError, match=r"expected column=value of one column or more"):
         parse_key("1", [], {})
-    with pytest.raises(ConfigurationError, match="no column 'c'"):
+    with pytest.raises(ConfigurationError, match="; not 'c'"):
         parse_key("a=1,b=2,c=3", ["a", "b"], types)
 
 
