@@ -84,16 +84,16 @@ class AirflowContext:
         found: tuple[FileSystem, str] = file_system(archive)
         return found
 
-    def errors(self, request: Request, lake: str) -> dict[str, str]:
+    def errors(self, request: Request, lake: str, flows: Iterable[str]) -> dict[str, str]:
         """Return by flow what its last run failed with."""
-        return dag_runs.last_errors(request, self.view(lake).lake)
+        return dag_runs.last_errors(request, {lake, *_with_root(CdcLakeHook, [self.view(lake).lake])}, flows)
 
     def runs(self, request: Request, lake: str, flow: str) -> dict[str, Any]:
         """Return the Dag runs that wrote a flow's table, and the Dags that may be triggered for it."""
         view = self.view(lake)
         lakes, archives = _with_root(CdcLakeHook, [view.lake]), _with_root(CdcArchiveHook, view.archives_of(flow))
-        places = Places(asked=lake, lakes=frozenset(lakes), archives=tuple(archives))
-        return {"runs": dag_runs.runs_of(request, view.lake, flow), "dags": dags_for(request, places)}
+        places = Places(asked=lake, lakes=frozenset({lake, *lakes}), archives=tuple(archives))
+        return {"runs": dag_runs.runs_of(request, places.lakes, flow), "dags": dags_for(request, places)}
 
     @staticmethod
     def _described(conn_id: str) -> dict[str, Any]:

@@ -80,7 +80,7 @@ export function RunsTab({ lake, flow }: { lake: string; flow: string }) {
           <table className="cards">
             <thead>
               <tr>
-                {["Started", "Dag run", "State", "Triggered by", "Took", "What became of the flow"].map((label) => (
+                {["Begun", "Dag run", "State", "Triggered by", "Took", "What became of the flow"].map((label) => (
                   <th key={label} scope="col">
                     {label}
                   </th>
@@ -95,7 +95,7 @@ export function RunsTab({ lake, flow }: { lake: string; flow: string }) {
           </table>
         </div>
       ) : (
-        <p className="empty small">Airflow has no run of this flow among its newest ones, or none that you may see.</p>
+        <p className="empty small">Airflow has no run of this flow among the newest ones of Dags with the tag <code>cdc</code>, or none that you may see.</p>
       )}
     </>
   );
@@ -110,26 +110,30 @@ function usualFirst({ dags, runs }: Runs): Dag[] {
 
 function RunRow({ run }: { run: Run }) {
   const took = run.started && run.ended ? (new Date(run.ended).getTime() - new Date(run.started).getTime()) / 1000 : null;
-  const failed = run.outcome?.error;
+  const dagRun = `/dags/${encodeURIComponent(run.dag_id)}/runs/${encodeURIComponent(run.run_id)}`;
+  const mapped = run.map_index < 0 ? "" : `/mapped/${run.map_index}`;
   return (
     <tr>
-      <th scope="row" data-label="Started" title={moment(run.started)}>
-        {ago(run.started)}
+      <th scope="row" data-label="Begun" title={moment(run.started ?? run.queued)}>
+        {ago(run.started ?? run.queued)}
       </th>
       <td data-label="Dag run">
-        <AirflowLink path={`/dags/${encodeURIComponent(run.dag_id)}/runs/${encodeURIComponent(run.run_id)}`}>{run.dag_id}</AirflowLink>
+        <AirflowLink path={dagRun}>{run.dag_id}</AirflowLink>
         <span className="hint">{run.run_id}</span>
       </td>
-      <td data-label="State">{run.state ?? "–"}</td>
+      <td data-label="State">
+        {run.state ?? "–"}
+        <span className="hint">
+          <AirflowLink path={`${dagRun}/tasks/${encodeURIComponent(run.task_id)}${mapped}`}>log</AirflowLink>
+          {run.tries > 1 ? `, try ${run.tries}` : ""}
+        </span>
+      </td>
       <td data-label="Triggered by">
         {run.user ?? run.triggered_by ?? run.run_type}
         <span className="hint">{run.run_type}</span>
       </td>
       <td data-label="Took">{took === null ? "–" : duration(took)}</td>
-      <td data-label="What became of the flow">
-        {failed ? `${failed.type ?? "Error"}: ${failed.message ?? ""}` : (run.error ?? run.outcome?.status ?? "–")}
-        {failed?.next_step ? <span className="hint">Next step: {failed.next_step}</span> : null}
-      </td>
+      <td data-label="What became of the flow">{run.error ?? run.outcome?.status ?? "–"}</td>
     </tr>
   );
 }

@@ -94,6 +94,8 @@ export type Run = {
   run_id: string;
   task_id: string;
   map_index: number;
+  tries: number;
+  queued: string | null;
   operator: string;
   state: string | null;
   started: string | null;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 from typing import Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request
@@ -76,7 +77,7 @@ class OneLake:
         found: tuple[FileSystem, str] = file_system(archive)
         return found
 
-    def errors(self, request: Request, lake: str) -> dict[str, str]:
+    def errors(self, request: Request, lake: str, flows: Iterable[str]) -> dict[str, str]:
         """Return nothing: what runs failed with is known to Airflow alone."""
         return {}
 

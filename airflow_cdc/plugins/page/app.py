@@ -155,12 +155,12 @@ class _Answers:
     ) -> Any:
         """Return a page of a lake's flows."""
         wanted = Wanted(search, standing, connector, sort, descending, page, size)
-        return list_flows(self._view(lake), wanted, self.context.errors(request, lake))
+        return list_flows(self._view(lake), wanted, partial(self.context.errors, request, lake))
 
     def flow(self, request: Request, lake: Lake, flow: Flow) -> Any:
         """Return one flow."""
         view = self._view(lake)
-        found = with_error(_flow(view, flow), self.context.errors(request, lake).get(flow))
+        found = with_error(_flow(view, flow), self.context.errors(request, lake, [flow]).get(flow))
         return detail.detail(found)
 
     def microbatches(

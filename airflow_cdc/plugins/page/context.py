@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from fastapi import Request
@@ -28,7 +29,7 @@ class PageContext(Protocol):
     def reach(self, archive: str) -> tuple[FileSystem, str]:
         """Return an archive's file system, and the archive's root in it."""
 
-    def errors(self, request: Request, lake: str) -> dict[str, str]:
+    def errors(self, request: Request, lake: str, flows: Iterable[str]) -> dict[str, str]:
         """Return by flow what its last run failed with, of the runs that the asking user may see."""
 
     def runs(self, request: Request, lake: str, flow: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,13 +32,14 @@ class Wanted:
     size: int = 50
 
 
-def list_flows(view: LakeView, wanted: Wanted, errors: Mapping[str, str]) -> dict[str, Any]:
+def list_flows(view: LakeView, wanted: Wanted, errors: Callable[[Iterable[str]], Mapping[str, str]]) -> dict[str, Any]:
     """Return a page of the list, with counts over all flows.
 
-    :param errors: by flow: what its last run failed with, as far as Airflow knows it.
+    :param errors: returns by flow what its last run failed with, as far as Airflow knows it.
     """
     look = view.look()
-    all_flows = [with_error(flow, errors.get(flow.flow)) for flow in look.flows.values()]
+    failed = errors(look.flows)
+    all_flows = [with_error(flow, failed.get(flow.flow)) for flow in look.flows.values()]
     found = [flow for flow in all_flows if _matches(flow, wanted)]
     # Sorted twice, because sorting is stable: equal ones are in the order of their names, whichever way the rest is turned.
     found.sort(key=lambda flow: flow.flow)

@@ -119,9 +119,9 @@ def test_lakes_are_those_of_connections_in_the_environment(client: Any, scene: A
 
 def offered(client: Any, lake: str, flow: str) -> dict[str, Any]:
     """Return what a run of each offered Dag is given, of the Dags that these tests made."""
-    from airflow_cdc.plugins import dag_actions
+    from airflow_cdc.plugins import dag_runs, dag_tasks
 
-    dag_actions._TAGGED._at = float("-inf")
+    dag_tasks.DAGS._at = dag_runs.RUNS._at = float("-inf")
     answer = client.get("/cdc/api/runs", params={"lake": lake, "flow": flow}, headers=viewer())
     assert answer.status_code == 200, answer.text
     return {dag["dag_id"]: dag["conf"] for dag in answer.json()["dags"] if dag["dag_id"].startswith("of_tests_")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -33,7 +33,7 @@ class Context(OneLake):
     def shows_values(self, request: Any, lake: str) -> bool:
         return self.shows
 
-    def errors(self, request: Any, lake: str) -> dict[str, str]:
+    def errors(self, request: Any, lake: str, flows: Iterable[str]) -> dict[str, str]:
         return self.failed
 
 
