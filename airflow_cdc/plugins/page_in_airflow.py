@@ -61,7 +61,7 @@ class AirflowContext:
         hook = CdcLakeHook(lake)
         use_options(hook.storage_settings().file_systems)
         with self._lock:
-            return self._views.setdefault((lake, hook.root), LakeView(hook.root))
+            return self._views.setdefault((lake, hook.root), LakeView(hook.root, self.reach))
 
     def shows_values(self, request: Request, lake: str) -> bool:
         """Return whether the asking user may see values: by default, who may read the lake's connection.

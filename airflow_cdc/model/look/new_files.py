@@ -31,6 +31,24 @@ SETTLED_SECONDS = 60
 _TIMES = ("mtime", "created")
 
 
+class TooManyFilesError(Exception):
+    """Raised where only a listing of a whole archive would do, and that is not wanted."""
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Where to look, and what is known."""
+
+    fs: FileSystem
+    root: str
+    state: ArchiveState
+    ledger: Ledger
+    known: Looked
+    now: float
+    is_poke: bool
+    is_small: bool
+
+
 @dataclass(frozen=True)
 class NewFiles:
     """What one look found."""
@@ -46,16 +64,29 @@ class NewFiles:
 
 
 def find_new_files(
-    fs: FileSystem, root: str, state: ArchiveState, ledger: Ledger, *, is_poke: bool = False, now: float | None = None
+    fs: FileSystem,
+    root: str,
+    state: ArchiveState,
+    ledger: Ledger,
+    *,
+    is_poke: bool = False,
+    now: float | None = None,
+    looked: Looked | None = None,
+    is_small: bool = True,
 ) -> NewFiles:
     """Return the unsurveyed files of an archive; files that are set aside only if they were replaced.
 
     :param root: the archive's root as the file system names it.
     :param is_poke: whether a file may be found up to an hour late, where the store has no folder times but can list after a name (S3).
     :param now: seconds since 1970.
+    :param looked: an earlier look; None: the one that the lake records.
+    :param is_small: whether the archive may be listed whole. Else a file that the cheap ways do not show is not found.
     :raises ArchiveNotFoundError: when the archive's root does not exist.
+    :raises TooManyFilesError: where there is no cheap way.
     """
-    found = _find(fs, root, state, ledger, is_poke=is_poke, now=time.time() if now is None else now)
+    known = state.looked() if looked is None else looked
+    at = time.time() if now is None else now
+    found = _find(_Look(fs, root.rstrip("/") or "/", state, ledger, known, now=at, is_poke=is_poke, is_small=is_small))
     return with_replaced(fs, root, state, found)
 
 
@@ -69,23 +100,24 @@ def with_replaced(fs: FileSystem, root: str, state: ArchiveState, found: NewFile
     return replace(found, files=new, set_aside=again.unchanged)
 
 
-def _find(fs: FileSystem, root: str, state: ArchiveState, ledger: Ledger, *, is_poke: bool, now: float) -> NewFiles:
+def _find(look: _Look) -> NewFiles:
+    fs, root, ledger, known, now = look.fs, look.root, look.ledger, look.known, look.now
     # Several file systems answer from old cached listings in a long-lived process such as the triggerer.
     fs.invalidate_cache()
-    known = state.looked()
-    is_whole = not 0 <= now - known.whole_at < WHOLE_LOOK_SECONDS
-    root = root.rstrip("/") or "/"
+    is_whole = not 0 <= now - known.whole_at < WHOLE_LOOK_SECONDS and (look.is_small or not known.whole_at)
     changed = _changed(_info(fs, root))
     if changed is not None:
         walk = _Walk(fs, root, ledger, Looked(now) if is_whole else known, now)
         walk.visit("", changed)
-        return walk.found(state, known)
-    if is_poke and not is_whole and (listed := list_after(fs, root, ledger)) is not None:
+        return walk.found(look.state, known)
+    if look.is_poke and not is_whole and (listed := list_after(fs, root, ledger)) is not None:
         behind, others = listed
-        return NewFiles(tuple(sorted([*behind, *state.unsurveyed(others, ledger)])), looked=known)
+        return NewFiles(tuple(sorted([*behind, *look.state.unsurveyed(others, ledger)])), looked=known)
+    if not look.is_small:
+        raise TooManyFilesError(f"{root} holds too many files to be listed whole here")
     listing = list_archive(fs, root)
     fs.invalidate_cache()
-    return NewFiles(tuple(state.unsurveyed(listing.files, ledger)), listing.ignored, Looked(now))
+    return NewFiles(tuple(look.state.unsurveyed(listing.files, ledger)), listing.ignored, Looked(now))
 
 
 def poke(fs: FileSystem, root: str, state: ArchiveState, ledger: Ledger, *, now: float | None = None) -> tuple[ArchivedFile, ...]:

@@ -12,6 +12,7 @@ from airflow_cdc.model.archive.archived_files import ArchivedFile
 from airflow_cdc.model.archive.set_aside import UNREADABLE, SetAsideFile
 from airflow_cdc.model.errors import StateUnreadableError
 from airflow_cdc.model.files import FileSystem
+from airflow_cdc.model.look.unsurveyed import NOT_LISTED, Landed, Unsurveyed
 from airflow_cdc.model.report.retyping import RetypeNote
 from airflow_cdc.model.state.checkpoint import FlowCheckpoint
 from airflow_cdc.model.state.lake import ArchiveState, FlowState
@@ -28,7 +29,9 @@ class Standing(str, Enum):
     """How a flow's table stands to its archive, as people call it."""
 
     UP_TO_DATE = "up to date"
-    """Everything surveyed is applied."""
+    """Everything that is archived is applied."""
+    UNKNOWN = "unknown"
+    """Everything surveyed is applied; what else is archived could not be listed."""
     CATCHING_UP = "catching up"
     """A run is writing the table now."""
     BEHIND = "behind"
@@ -41,17 +44,22 @@ class Standing(str, Enum):
 
 @dataclass(frozen=True)
 class Waiting:
-    """What a flow has not applied yet, of the surveyed files."""
+    """What a flow has not applied yet."""
 
     files: int = 0
     bytes: int = 0
     """Bytes in the archive, compressed or not; a file of several topics counts whole for each."""
     events: int = 0
-    """Records of the flow in them."""
+    """Records of the flow in those that a run surveyed."""
     for_transactions: int = 0
     """Files among them that wait for the rest of a transaction."""
     for_offsets: int = 0
     """Files among them that earlier microbatches passed over for another reason: offsets that are missing."""
+    unsurveyed: int = 0
+    """Files among them that no run has looked at."""
+
+    def __add__(self, other: Waiting) -> Waiting:
+        return Waiting(*(getattr(self, name) + getattr(other, name) for name in vars(self)))
 
 
 @dataclass(frozen=True)
@@ -63,12 +71,16 @@ class ArchiveLook:
     for_transactions: Mapping[str, Sequence[str]]
     """By flow: paths of files that wait for transactions."""
     set_aside: tuple[SetAsideFile, ...]
+    unsurveyed: Unsurveyed = NOT_LISTED
 
 
-def look_at(state: ArchiveState) -> ArchiveLook:
-    """Return an archive's state as of now."""
+def look_at(state: ArchiveState, unsurveyed: Unsurveyed = NOT_LISTED) -> ArchiveLook:
+    """Return an archive's state as of now.
+
+    :param unsurveyed: what its last listing found.
+    """
     ledger = state.ledger(write=False)
-    return ArchiveLook(state, ledger, state.waiting(ledger).flows, state.set_aside())
+    return ArchiveLook(state, ledger, state.waiting(ledger).flows, state.set_aside(), unsurveyed)
 
 
 def waiting_of(archives: Iterable[ArchiveLook], flow: str, checkpoint: FlowCheckpoint) -> Waiting:
@@ -76,11 +88,13 @@ def waiting_of(archives: Iterable[ArchiveLook], flow: str, checkpoint: FlowCheck
     total = Waiting()
     for archive in archives:
         if flow in archive.ledger.topics:
-            total = _sum(total, _waiting(archive, flow, checkpoint))
+            total += _surveyed(archive, flow, checkpoint)
+        landed = archive.unsurveyed.by_topic.get(flow, Landed())
+        total += Waiting(landed.files, landed.bytes, unsurveyed=landed.files)
     return total
 
 
-def _waiting(archive: ArchiveLook, flow: str, checkpoint: FlowCheckpoint) -> Waiting:
+def _surveyed(archive: ArchiveLook, flow: str, checkpoint: FlowCheckpoint) -> Waiting:
     plan = checkpoint.plan(archive.state.archive)
     held = {item.path for item in plan[1]}
     awaited = set(archive.for_transactions.get(flow, ()))
@@ -94,12 +108,8 @@ def _waiting(archive: ArchiveLook, flow: str, checkpoint: FlowCheckpoint) -> Wai
     return Waiting(len(files), size, records, len(files.keys() & awaited), len(files.keys() & held - awaited))
 
 
-def _sum(one: Waiting, other: Waiting) -> Waiting:
-    return Waiting(*(getattr(one, name) + getattr(other, name) for name in vars(one)))
-
-
 def standing_of(
-    fs: FileSystem, lake_root: str, flow: FlowState, *, waiting: Waiting, archives: Iterable[ArchiveLook]
+    fs: FileSystem, lake_root: str, flow: FlowState, *, waiting: Waiting, archives: Sequence[ArchiveLook]
 ) -> tuple[Standing, str]:
     """Return how a flow stands, and the reason as a sentence; empty where the word suffices.
 
@@ -111,10 +121,19 @@ def standing_of(
     if aside:
         return Standing.STOPPED, f"{_files(len(aside))} cannot be read: {aside[0]}."
     if not waiting.files:
-        return Standing.UP_TO_DATE, ""
+        return _nothing_waits(archive.unsurveyed for archive in archives if flow.flow in archive.ledger.topics)
     if holder := held_by(fs, lake_root, flow):
         return Standing.CATCHING_UP, f"Written by {holder}."
     return _standing_without_run(waiting)
+
+
+def _nothing_waits(listings: Iterable[Unsurveyed]) -> tuple[Standing, str]:
+    for found in listings:
+        if found.failure:
+            return Standing.UNKNOWN, f"The archive cannot be listed from here, so newer files are not seen: {found.failure}."
+        if not found.at:
+            return Standing.UNKNOWN, "The archive is being listed."
+    return Standing.UP_TO_DATE, ""
 
 
 def _standing_without_run(waiting: Waiting) -> tuple[Standing, str]:
@@ -122,7 +141,8 @@ def _standing_without_run(waiting: Waiting) -> tuple[Standing, str]:
         return Standing.WAITING, f"{_waits(waiting.files)} for the rest of a transaction."
     if waiting.for_transactions + waiting.for_offsets == waiting.files:
         return Standing.WAITING, f"{_waits(waiting.files)} for offsets that are missing in the archive."
-    return Standing.BEHIND, f"{_waits(waiting.files)} for the next run."
+    unseen = f"; no run has looked at {waiting.unsurveyed:,} of them" if waiting.unsurveyed else ""
+    return Standing.BEHIND, f"{_waits(waiting.files)} for the next run{unseen}."
 
 
 def _files(count: int) -> str:

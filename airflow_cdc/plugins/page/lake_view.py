@@ -11,13 +11,14 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from airflow_cdc.model.errors import CdcError
-from airflow_cdc.model.files import is_local
+from airflow_cdc.model.files import FileSystem, is_local
 from airflow_cdc.model.look.standing import ArchiveLook, Standing, Waiting, look_at, standing_of, waiting_of
+from airflow_cdc.model.look.unsurveyed import Unsurveyed
 from airflow_cdc.model.state.checkpoint import FlowCheckpoint
 from airflow_cdc.model.state.lake import ArchiveState, FlowState, archives_in, flows_in
 from airflow_cdc.pipeline.look.flow_summaries import connector_of, table_of
@@ -25,11 +26,14 @@ from airflow_cdc.pipeline.look.microbatches import DoneMicrobatch
 from airflow_cdc.pipeline.look.native_table import NeedsSparkError, open_table
 from airflow_cdc.pipeline.look.table_facts import details_of
 from airflow_cdc.pipeline.spark.storage import file_system
+from airflow_cdc.plugins.page.archive_listings import ArchiveListings
 
 FRESH = 15.0
 """Seconds for which an answer is not looked up again."""
 PATIENCE = 0.1
 """Seconds that a request waits for a look under way."""
+_PATIENCE_WITH_ARCHIVES = 2.0
+"""Seconds that a look waits for the archives to be listed; no request does."""
 _WHOLE_AGAIN = 600.0
 """Seconds after which a flow's checkpoint is read again, whatever its next commit marker is: its state may be another one."""
 _MOST_MARKERS = 50_000
@@ -68,16 +72,20 @@ class LakeLook:
     """Number of flows; while the first look is under way, more than are here."""
     at: float = 0.0
     """When it ended, in seconds since 1970; 0 while the first one is under way."""
+    archives: dict[str, Unsurveyed] = field(default_factory=dict)
+    """By archive: what its last listing found."""
 
 
 class LakeView:
     """One lake.
 
     :param lake: URI of its root.
+    :param reach: returns an archive's file system, and the archive's root in it.
     """
 
-    def __init__(self, lake: str) -> None:
+    def __init__(self, lake: str, reach: Callable[[str], tuple[FileSystem, str]] = file_system) -> None:
         self.lake = lake
+        self.listings = ArchiveListings(reach)
         self.fs, self.root = file_system(lake)
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="cdc-page")
         # Of its own: requests would wait behind all flows of a first look.
@@ -190,7 +198,7 @@ class LakeView:
             done.set()
 
     def _look_at_all(self) -> None:
-        archives = self._look_at_archives()
+        archives = self._look_at_archives(_PATIENCE_WITH_ARCHIVES)
         names = flows_in(self.fs, self.root)
         before, first = self._look, not self._look.at
         views: dict[str, FlowView] = {}
@@ -205,7 +213,8 @@ class LakeView:
             if first:
                 # Shown as it grows; a copy, because requests iterate over it.
                 self._look = LakeLook(dict(views) if len(views) % 50 == 0 else self._look.flows, dict(unreadable), len(names))
-        self._look = LakeLook(views, unreadable, len(names), time.time())
+        listed = {archive.state.archive: archive.unsurveyed for archive in archives}
+        self._look = LakeLook(views, unreadable, len(names), time.time(), listed)
 
     def _try(self, name: str, archives: Sequence[ArchiveLook], known: FlowView | None) -> FlowView | str:
         try:
@@ -248,11 +257,13 @@ class LakeView:
             while len(self._markers) > _MOST_MARKERS:
                 self._markers.popitem(last=False)
 
-    def _look_at_archives(self) -> list[ArchiveLook]:
+    def _look_at_archives(self, patience: float = 0.0) -> list[ArchiveLook]:
         for state in archives_in(self.fs, self.root):
             # Kept, with the surveys that it has read.
             self._archives.setdefault(state.archive, state)
-        return [look_at(state) for state in self._archives.values()]
+        states = list(self._archives.values())
+        self.listings.refresh(states, patience)
+        return [look_at(state, self.listings.of(state.archive)) for state in states]
 
 
 def _last_numbers(view: FlowView, points: int) -> range:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_cdc.model.look.standing import Standing
+from airflow_cdc.model.look.unsurveyed import Unsurveyed
 from airflow_cdc.plugins.page.lake_view import FlowView, LakeView
 from airflow_cdc.plugins.page.points import lag_at_commit, point
 
 POINTS = 24
 """Microbatches in a small plot."""
-_URGENCY = [Standing.STOPPED, Standing.WAITING, Standing.BEHIND, Standing.CATCHING_UP, Standing.UP_TO_DATE]
+_URGENCY = [Standing.STOPPED, Standing.UNKNOWN, Standing.WAITING, Standing.BEHIND, Standing.CATCHING_UP, Standing.UP_TO_DATE]
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,14 @@ def list_flows(view: LakeView, wanted: Wanted, errors: Callable[[Iterable[str]],
         "unreadable": look.unreadable,
         "waiting": {name: sum(getattr(flow.waiting, name) for flow in all_flows) for name in ("files", "bytes", "events")},
         "at": look.at or None,
+        "archives": [_archive(name, found, look.flows) for name, found in look.archives.items()],
     }
+
+
+def _archive(archive: str, found: Unsurveyed, flows: Container[str]) -> dict[str, Any]:
+    """Return what an archive's last listing found that counts for none of the listed flows."""
+    new = sum((landed for topic, landed in found.by_topic.items() if topic not in flows), found.others)
+    return {"archive": archive, "at": found.at or None, "failure": found.failure, **vars(new)}
 
 
 def with_error(flow: FlowView, error: str | None) -> FlowView:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc.model.look.standing import Standing, Waiting, held_by, look_at, standing_of, waiting_of
-from airflow_cdc.model.state.lake import FlowState, archives_in
+from airflow_cdc.model.look.unsurveyed import NOT_LISTED, Unsurveyed, list_unsurveyed
+from airflow_cdc.model.state.lake import ArchiveState, FlowState, archives_in
 from airflow_cdc.model.state.lease import Leases
 from tests.support.many_flows import Shop
 from tests.support.page_lakes import ACCOUNTS, CUSTOMERS, LINES, ORDERS, PAYMENTS, STOCK, TICKETS, write_shop
@@ -21,9 +22,13 @@ def shop(tmp_path: Path) -> Shop:
     return write_shop(tmp_path, microbatches=2)
 
 
+def listed(state: ArchiveState) -> Unsurveyed:
+    return list_unsurveyed(FS, state.archive, state, state.ledger(write=False))[0]
+
+
 def stands(shop: Shop, name: str) -> tuple[Standing, str, Waiting]:
     root = str(shop.lake)
-    archives = [look_at(state) for state in archives_in(FS, root)]
+    archives = [look_at(state, listed(state)) for state in archives_in(FS, root)]
     flow = FlowState(FS, root, name)
     waiting = waiting_of(archives, name, flow.checkpoint(write=False))
     return *standing_of(FS, root, flow, waiting=waiting, archives=archives), waiting
@@ -72,3 +77,27 @@ def test_a_look_writes_nothing_even_where_checkpoint_and_ledger_are_lost(shop: S
     before = {path: path.stat().st_mtime_ns for path in shop.lake.rglob("*")}
     assert stands(shop, LINES)[0] is Standing.BEHIND
     assert {path: path.stat().st_mtime_ns for path in shop.lake.rglob("*")} == before
+
+
+def land(shop: Shop, name: str, text: str = "{}") -> None:
+    path = shop.archive / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_files_that_no_run_has_looked_at_wait_too(shop: Shop) -> None:
+    for offset in range(1000):
+        land(shop, f"{ORDERS}+0+{5_000 + offset:010d}.json")
+    standing, reason, waiting = stands(shop, ORDERS)
+    assert (standing, waiting) == (Standing.BEHIND, Waiting(files=1000, bytes=2000, unsurveyed=1000))
+    assert reason == "1,000 archived files wait for the next run; no run has looked at 1,000 of them."
+    assert stands(shop, CUSTOMERS)[0] is Standing.UP_TO_DATE
+
+
+def test_a_flow_is_not_up_to_date_where_its_archive_cannot_be_listed(shop: Shop) -> None:
+    root = str(shop.lake)
+    flow = FlowState(FS, root, ORDERS)
+    for unsurveyed, why in ((NOT_LISTED, "is being listed"), (Unsurveyed(at=1.0, failure="no entry"), "cannot be listed from here")):
+        archives = [look_at(state, unsurveyed) for state in archives_in(FS, root)]
+        standing, reason = standing_of(FS, root, flow, waiting=Waiting(), archives=archives)
+        assert (standing, why in reason) == (Standing.UNKNOWN, True)
