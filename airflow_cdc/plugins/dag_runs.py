@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from airflow.api_fastapi.app import get_auth_manager
@@ -43,6 +44,8 @@ class TaskRun:
     operator: str
     state: str | None
     tries: int
+    due: datetime
+    """After when the run was to begin."""
     queued: str | None
     started: str | None
     ended: str | None
@@ -80,7 +83,7 @@ class TaskRun:
     def to_json(self, flow: str) -> dict[str, Any]:
         """Return the run as the page shows it for one flow."""
         short = (self.result.get("flows") or {}).get(flow)
-        plain = {name: value for name, value in vars(self).items() if name not in ("result", "lake", "tables")}
+        plain = {name: value for name, value in vars(self).items() if name not in ("result", "lake", "tables", "due")}
         return {**plain, "outcome": short if isinstance(short, dict) else None, "error": self.error(flow)}
 
 
@@ -131,6 +134,7 @@ def _run(dag: CdcDag, task: CdcTask, run: Any, row: Any) -> TaskRun:
         # Before the scheduler looked at the task, the run's own state tells more.
         state=str(row.state or run.state),
         tries=row.try_number,
+        due=run.run_after,
         queued=_moment(row.queued_dttm or row.scheduled_dttm or run.queued_at),
         started=_moment(row.start_date),
         ended=_moment(row.end_date),

@@ -26,7 +26,9 @@ from airflow_cdc.model.files import FileSystem
 from airflow_cdc.pipeline.spark.storage import file_system, use_options
 from airflow_cdc.plugins import dag_runs
 from airflow_cdc.plugins.dag_actions import Places, dags_for
+from airflow_cdc.plugins.dag_watch import of_flow, watches
 from airflow_cdc.plugins.page.app import make_app
+from airflow_cdc.plugins.page.context import Trouble
 from airflow_cdc.plugins.page.lake_view import LakeView
 
 _ENVIRONMENT = "AIRFLOW_CONN_"
@@ -84,9 +86,18 @@ class AirflowContext:
         found: tuple[FileSystem, str] = file_system(archive)
         return found
 
-    def errors(self, request: Request, lake: str, flows: Iterable[str]) -> dict[str, str]:
-        """Return by flow what its last run failed with."""
-        return dag_runs.last_errors(request, {lake, *_with_root(CdcLakeHook, [self.view(lake).lake])}, flows)
+    def troubles(self, request: Request, lake: str, flows: Iterable[str]) -> dict[str, Trouble]:
+        """Return by flow why nothing goes on: no run has looked for two schedules, the Dag is paused, or what the last run failed with."""
+        lakes, names = {lake, *_with_root(CdcLakeHook, [self.view(lake).lake])}, list(flows)
+        found = {flow: Trouble(error) for flow, error in dag_runs.last_errors(request, lakes, names).items()}
+        watched = watches(lakes)
+        for flow in names if watched else ():
+            mine = of_flow(watched, flow)
+            if mine and all(watch.is_overdue for watch in mine):
+                found[flow] = Trouble(found[flow].text if flow in found else str(mine[0]), stops_always=True)
+            elif mine and all(watch.is_paused for watch in mine):
+                found.setdefault(flow, Trouble(str(mine[0])))
+        return found
 
     def runs(self, request: Request, lake: str, flow: str) -> dict[str, Any]:
         """Return the Dag runs that wrote a flow's table, and the Dags that may be triggered for it."""

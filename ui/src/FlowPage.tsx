@@ -74,8 +74,8 @@ function Head({ data }: { data: Detail }) {
         />
         <Tile
           label="Waiting"
-          value={data.waiting.files ? `${short(data.waiting.events)} events` : "nothing"}
-          hint={data.waiting.files ? `${plural(data.waiting.files, "file")}, ${bytes(data.waiting.bytes)}` : undefined}
+          value={data.waiting.files ? plural(data.waiting.files, "file") : "nothing"}
+          hint={data.waiting.files ? `${bytes(data.waiting.bytes)}, ${short(data.waiting.events)} known events` : undefined}
         />
         <Tile label="Events applied" value={short(data.events.read)} hint={`in ${plural(data.microbatches, "microbatch", "microbatches")}`} />
         <Tile label="Rejected" value={short(data.events.rejected)} hint={data.events.rejected ? "in the quarantine since it began" : "none"} />

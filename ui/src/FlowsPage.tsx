@@ -1,6 +1,6 @@
 import { useDeferredValue, useEffect, useState } from "react";
 
-import type { FlowRow, Flows, Standing } from "./api";
+import type { Archive, FlowRow, Flows, Standing } from "./api";
 import { ago, bytes, duration, moment, plural, short, whole } from "./format";
 import { Badge, Loading, Pager, Sparkline, STANDINGS, Trouble } from "./parts";
 import { hashOf, useAsk } from "./use";
@@ -59,7 +59,7 @@ export function FlowsPage({ lake }: { lake: string }) {
             <>
               {plural(total, "flow")}
               {data.waiting.files
-                ? `, ${short(data.waiting.events)} events in ${plural(data.waiting.files, "file")} (${bytes(data.waiting.bytes)}) wait`
+                ? `, ${plural(data.waiting.files, "file")} (${bytes(data.waiting.bytes)}, ${short(data.waiting.events)} known events) wait`
                 : ", nothing waits"}
             </>
           ) : null}
@@ -101,11 +101,30 @@ export function FlowsPage({ lake }: { lake: string }) {
           The first look at this lake is under way: {whole(data.known)} of {whole(total)} flows.
         </p>
       ) : null}
+      {data?.archives.map((archive) => <ArchiveNote key={archive.archive} archive={archive} />)}
       {data && Object.keys(data.unreadable).length ? <Unreadable flows={data.unreadable} /> : null}
       {data ? <Table data={data} lake={lake} sort={sort} turn={turn} /> : error ? null : <Loading what="the flows" />}
       {data ? <Pager page={page} size={SIZE} total={data.matching} go={setPage} /> : null}
     </>
   );
+}
+
+/** Files of an archive that count for no flow, and why it cannot be listed. */
+function ArchiveNote({ archive: { archive, failure, files, bytes: size, since } }: { archive: Archive }) {
+  if (failure) {
+    return (
+      <p className="trouble" role="alert">
+        Archive <code>{archive}</code> cannot be listed from here: {failure}. Files that no run has looked at are not seen.
+      </p>
+    );
+  }
+  return files ? (
+    <p className="note" role="status">
+      {plural(files, "file")} ({bytes(size)}) of archive <code>{archive}</code> {files === 1 ? "waits" : "wait"} for a run to look at{" "}
+      {files === 1 ? "it" : "them"}
+      {since ? `, the first since ${moment(since * 1000)}` : ""}: their names show no flow of this lake.
+    </p>
+  ) : null;
 }
 
 function Unreadable({ flows }: { flows: Record<string, string> }) {
@@ -203,9 +222,10 @@ function Row({ flow, lake }: { flow: FlowRow; lake: string }) {
       <td data-label="Waiting" className="right">
         {flow.waiting.files ? (
           <>
-            {short(flow.waiting.events)} events
+            {plural(flow.waiting.files, "file")}
             <span className="hint">
-              {plural(flow.waiting.files, "file")}, {bytes(flow.waiting.bytes)}
+              {bytes(flow.waiting.bytes)}
+              {flow.waiting.events ? `, ${short(flow.waiting.events)} known events` : ""}
             </span>
           </>
         ) : (

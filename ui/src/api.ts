@@ -28,7 +28,7 @@ export type Point = {
   order_conflicts?: number;
   schema?: string[];
 };
-export type Standing = "up to date" | "catching up" | "behind" | "waiting" | "stopped";
+export type Standing = "up to date" | "catching up" | "behind" | "waiting" | "unknown" | "stopped";
 export type Summary = {
   flow: string;
   connector: string | null;
@@ -36,7 +36,7 @@ export type Summary = {
   standing: Standing;
   reason: string;
   lag_seconds: number | null;
-  waiting: { files: number; bytes: number; events: number; for_transactions: number; for_offsets: number };
+  waiting: { files: number; bytes: number; events: number; for_transactions: number; for_offsets: number; unsurveyed: number };
   microbatches: number;
   events: Events;
   table_version: number | null;
@@ -58,7 +58,10 @@ export type Flows = {
   unreadable: Record<string, string>;
   waiting: { files: number; bytes: number; events: number };
   at: number | null;
+  archives: Archive[];
 };
+/** What an archive's last listing found beside the listed flows' files. */
+export type Archive = { archive: string; at: number | null; failure: string; files: number; bytes: number; since: number | null };
 export type Gap = { partition: number; first: number; last: number; after: string; before: string; text: string };
 export type Detail = Summary & {
   last: Point | null;

@@ -4,8 +4,8 @@ import { Refused, type Standing } from "./api";
 import { short } from "./format";
 import { airflowPath, goTo } from "./host";
 
-const SIGNS: Record<Standing, string> = { "up to date": "✓", "catching up": "↻", behind: "…", waiting: "‖", stopped: "!" };
-export const STANDINGS: Standing[] = ["stopped", "waiting", "behind", "catching up", "up to date"];
+const SIGNS: Record<Standing, string> = { "up to date": "✓", "catching up": "↻", behind: "…", waiting: "‖", unknown: "?", stopped: "!" };
+export const STANDINGS: Standing[] = ["stopped", "unknown", "waiting", "behind", "catching up", "up to date"];
 
 export function Badge({ standing }: { standing: Standing }) {
   return (

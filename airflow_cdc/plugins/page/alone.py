@@ -13,6 +13,7 @@ from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.plugins.page.app import make_app
+from airflow_cdc.plugins.page.context import Trouble
 from airflow_cdc.plugins.page.lake_view import LakeView
 
 LAKE = "lake"
@@ -77,7 +78,7 @@ class OneLake:
         found: tuple[FileSystem, str] = file_system(archive)
         return found
 
-    def errors(self, request: Request, lake: str, flows: Iterable[str]) -> dict[str, str]:
+    def troubles(self, request: Request, lake: str, flows: Iterable[str]) -> dict[str, Trouble]:
         """Return nothing: what runs failed with is known to Airflow alone."""
         return {}
 

@@ -18,7 +18,7 @@ from airflow_cdc.pipeline.look.native_table import NeedsSparkError
 from airflow_cdc.plugins.page import detail
 from airflow_cdc.plugins.page.context import PageContext
 from airflow_cdc.plugins.page.lake_view import FlowView, LakeView
-from airflow_cdc.plugins.page.listing import SORTS, Wanted, list_flows, with_error
+from airflow_cdc.plugins.page.listing import SORTS, Wanted, list_flows, with_trouble
 from airflow_cdc.plugins.page.plain import plain
 
 UI = Path(__file__).parents[1] / "ui"
@@ -155,12 +155,12 @@ class _Answers:
     ) -> Any:
         """Return a page of a lake's flows."""
         wanted = Wanted(search, standing, connector, sort, descending, page, size)
-        return list_flows(self._view(lake), wanted, partial(self.context.errors, request, lake))
+        return list_flows(self._view(lake), wanted, partial(self.context.troubles, request, lake))
 
     def flow(self, request: Request, lake: Lake, flow: Flow) -> Any:
         """Return one flow."""
         view = self._view(lake)
-        found = with_error(_flow(view, flow), self.context.errors(request, lake, [flow]).get(flow))
+        found = with_trouble(_flow(view, flow), self.context.troubles(request, lake, [flow]).get(flow))
         return detail.detail(found)
 
     def microbatches(

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fastapi import Request
 
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.plugins.page.lake_view import LakeView
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why no run goes on with a flow."""
+
+    text: str
+    stops_always: bool = False
+    """Whether the flow stands still also where nothing is seen to wait: nobody looks."""
 
 
 class PageContext(Protocol):
@@ -29,8 +39,8 @@ class PageContext(Protocol):
     def reach(self, archive: str) -> tuple[FileSystem, str]:
         """Return an archive's file system, and the archive's root in it."""
 
-    def errors(self, request: Request, lake: str, flows: Iterable[str]) -> dict[str, str]:
-        """Return by flow what its last run failed with, of the runs that the asking user may see."""
+    def troubles(self, request: Request, lake: str, flows: Iterable[str]) -> dict[str, Trouble]:
+        """Return by flow why nothing goes on, as Airflow knows it."""
 
     def runs(self, request: Request, lake: str, flow: str) -> dict[str, Any]:
         """Return the Dag runs that wrote a flow's table, the newest first, and the Dags that may be triggered for it."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow_cdc.model.look.standing import Standing
 from airflow_cdc.model.look.unsurveyed import Unsurveyed
+from airflow_cdc.plugins.page.context import Trouble
 from airflow_cdc.plugins.page.lake_view import FlowView, LakeView
 from airflow_cdc.plugins.page.points import lag_at_commit, point
 
@@ -33,14 +34,14 @@ class Wanted:
     size: int = 50
 
 
-def list_flows(view: LakeView, wanted: Wanted, errors: Callable[[Iterable[str]], Mapping[str, str]]) -> dict[str, Any]:
+def list_flows(view: LakeView, wanted: Wanted, troubles: Callable[[Iterable[str]], Mapping[str, Trouble]]) -> dict[str, Any]:
     """Return a page of the list, with counts over all flows.
 
-    :param errors: returns by flow what its last run failed with, as far as Airflow knows it.
+    :param troubles: returns by flow why nothing goes on, as far as Airflow knows it.
     """
     look = view.look()
-    failed = errors(look.flows)
-    all_flows = [with_error(flow, failed.get(flow.flow)) for flow in look.flows.values()]
+    found_by_flow = troubles(look.flows)
+    all_flows = [with_trouble(flow, found_by_flow.get(flow.flow)) for flow in look.flows.values()]
     found = [flow for flow in all_flows if _matches(flow, wanted)]
     # Sorted twice, because sorting is stable: equal ones are in the order of their names, whichever way the rest is turned.
     found.sort(key=lambda flow: flow.flow)
@@ -70,11 +71,13 @@ def _archive(archive: str, found: Unsurveyed, flows: Container[str]) -> dict[str
     return {"archive": archive, "at": found.at or None, "failure": found.failure, **vars(new)}
 
 
-def with_error(flow: FlowView, error: str | None) -> FlowView:
-    """Return a flow, stopped where its last run failed and something waits. What the lake itself shows of why comes first."""
-    if error is None or flow.standing not in (Standing.BEHIND, Standing.WAITING):
+def with_trouble(flow: FlowView, trouble: Trouble | None) -> FlowView:
+    """Return a flow, stopped where no run goes on with what waits, or nobody looks. What the lake itself shows of why comes first."""
+    if trouble is None or flow.standing in (Standing.STOPPED, Standing.CATCHING_UP):
         return flow
-    return FlowView(**{**vars(flow), "standing": Standing.STOPPED, "reason": error})
+    if flow.standing is Standing.UP_TO_DATE and not trouble.stops_always:
+        return flow
+    return FlowView(**{**vars(flow), "standing": Standing.STOPPED, "reason": trouble.text})
 
 
 def _matches(flow: FlowView, wanted: Wanted) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,19 @@ class Runs:
             task.state, task.try_number, task.start_date, task.end_date = state, tries, now, None if state == "running" else now
             if result is not None:
                 XComModel.set("return_value", result, dag_id=self.dag_id, task_id="merge", run_id=run_id, session=session)
+
+    def was_scheduled(self, run_id: str, *, ago: timedelta, next_in: timedelta, paused: bool = False) -> None:
+        """Make a run one of the schedule's, due and ended some time ago."""
+        from airflow.models import DagModel, DagRun, TaskInstance
+        from airflow.utils.session import create_session
+
+        now = datetime.now(timezone.utc)
+        with create_session() as session:
+            run = session.query(DagRun).filter_by(dag_id=self.dag_id, run_id=run_id).one()
+            run.run_type, run.run_after = "scheduled", now - ago
+            session.query(TaskInstance).filter_by(dag_id=self.dag_id, run_id=run_id).update({"end_date": now - ago})
+            dag = session.query(DagModel).filter_by(dag_id=self.dag_id).one()
+            dag.next_dagrun_create_after, dag.is_paused = now + next_in, paused
 
     def ask(self, path: str, **parameters: Any) -> Any:
         """Return an answer of the page, as of now."""
@@ -137,3 +150,25 @@ def test_a_run_of_other_tables_is_none_of_this_flow(scene: Any, client: Any, tmp
     runs.becomes(runs.begin(), "failed")
     assert len(runs.shown(CUSTOMERS)) == before + 1
     assert json.dumps(runs.ask("runs", flow=CUSTOMERS))
+
+
+def test_a_scheduler_that_is_dead_stops_all_flows_and_a_run_that_ends_well_frees_them(runs: Runs) -> None:
+    minute = timedelta(minutes=1)
+    run = runs.begin()
+    runs.becomes(run, "success", {"flows": {CUSTOMERS: {"status": "applied"}}})
+    runs.was_scheduled(run, ago=15 * minute, next_in=-5 * minute)
+    assert CUSTOMERS not in runs.stopped()
+    runs.was_scheduled(run, ago=40 * minute, next_in=-30 * minute)
+    assert "is due every 10 minutes, and no run has ended well since" in runs.stopped()[CUSTOMERS]
+    runs.becomes(runs.begin(), "success", {"flows": {CUSTOMERS: {"status": "up_to_date"}}})
+    assert CUSTOMERS not in runs.stopped()
+
+
+def test_what_waits_for_a_paused_dag_is_stopped(runs: Runs) -> None:
+    minute = timedelta(minutes=1)
+    run = runs.begin()
+    runs.becomes(run, "success", {"flows": {LINES: {"status": "applied"}}})
+    runs.was_scheduled(run, ago=5 * minute, next_in=5 * minute, paused=True)
+    stopped = runs.stopped()
+    assert stopped[LINES] == f"Dag {runs.dag_id} is paused."
+    assert CUSTOMERS not in stopped

@@ -16,6 +16,7 @@ from fastapi.testclient import TestClient
 
 from airflow_cdc.plugins.page.alone import LAKE, OneLake
 from airflow_cdc.plugins.page.app import UI, make_app
+from airflow_cdc.plugins.page.context import Trouble
 from airflow_cdc.plugins.page.lake_view import LakeView
 from airflow_cdc.plugins.page.plain import plain
 from tests.support.many_flows import write_many
@@ -27,13 +28,13 @@ class Context(OneLake):
 
     def __init__(self, lake: Path) -> None:
         super().__init__(str(lake))
-        self.failed: dict[str, str] = {}
+        self.failed: dict[str, Trouble] = {}
         self.shows = True
 
     def shows_values(self, request: Any, lake: str) -> bool:
         return self.shows
 
-    def errors(self, request: Any, lake: str, flows: Iterable[str]) -> dict[str, str]:
+    def troubles(self, request: Any, lake: str, flows: Iterable[str]) -> dict[str, Trouble]:
         return self.failed
 
 
@@ -79,6 +80,14 @@ def test_another_parameter_is_refused(page: Page, parameters: dict[str, Any]) ->
     assert page.client.get("/api/flows", params={"lake": LAKE, **parameters}).status_code == 422
 
 
+def test_a_flow_that_nobody_looks_at_is_stopped_though_nothing_is_seen_to_wait(page: Page) -> None:
+    page.context.failed = {ORDERS: Trouble("Dag merge is due every 10 minutes, …", stops_always=True)}
+    try:
+        assert page.get("flow", flow=ORDERS)["standing"] == "stopped"
+    finally:
+        page.context.failed = {}
+
+
 def test_a_row_has_its_last_microbatch_and_the_points_of_its_plot(page: Page) -> None:
     (flow,) = page.get("flows", search=ORDERS)["flows"]
     assert flow["last"]["number"] == flow["microbatches"] == 12
@@ -88,7 +97,7 @@ def test_a_row_has_its_last_microbatch_and_the_points_of_its_plot(page: Page) ->
 
 
 def test_a_flow_whose_last_run_failed_is_stopped_while_something_waits(page: Page) -> None:
-    page.context.failed = {LINES: "TableChangedError: …", ORDERS: "TableChangedError: …", STOCK: "another"}
+    page.context.failed = {LINES: Trouble("TableChangedError: …"), ORDERS: Trouble("TableChangedError: …"), STOCK: Trouble("another")}
     try:
         flows = {flow["flow"]: flow for flow in page.get("flows")["flows"]}
         assert (flows[LINES]["standing"], flows[LINES]["reason"]) == ("stopped", "TableChangedError: …")
