@@ -82,8 +82,11 @@ def reports_of(flow: str, connector: str, *, numbers: Iterable[int], now: dateti
         )
 
 
-def write_many(lake: Path, *, flows: int, microbatches: int, archive: str = "/no/archive") -> None:
-    """Write the state of many flows: commit markers, checkpoints, surveys; every fifth flow has files that wait."""
+def write_many(lake: Path, *, flows: int, microbatches: int) -> None:
+    """Write the state of many flows: commit markers, checkpoints, surveys; every fifth flow has files that wait. The archive is empty."""
+    folder = lake.with_name(f"{lake.name}-archive")
+    folder.mkdir(parents=True, exist_ok=True)
+    archive = str(folder)
     now = datetime.now(timezone.utc)
     names = [f"server.db{number % 20:02d}.public.table_{number:04d}" for number in range(flows)]
     state = ArchiveState(FS, str(lake), archive)
