@@ -1,9 +1,9 @@
-import { useDeferredValue, useState } from "react";
+import { useState } from "react";
 
 import type { Quarantine, Reject } from "./api";
 import { plural, whole } from "./format";
 import { Loading, Pager, Trouble } from "./parts";
-import { hashOf, useAsk } from "./use";
+import { hashOf, useAsk, useWritten } from "./use";
 
 const SIZE = 25;
 
@@ -11,7 +11,7 @@ export function QuarantineTab({ lake, flow }: { lake: string; flow: string }) {
   const [reason, setReason] = useState("");
   const [text, setText] = useState("");
   const [page, setPage] = useState(1);
-  const wanted = useDeferredValue(text);
+  const wanted = useWritten(text);
   const { data, error } = useAsk<Quarantine>("quarantine", { lake, flow, reason, text: wanted, page, size: SIZE });
   const reasons = Object.entries(data?.reasons ?? {});
   return (

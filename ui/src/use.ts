@@ -34,6 +34,20 @@ export function hashOf(lake: string, flow = "", tab = "", parameters: Record<str
   return `#/${parts}${query ? `?${query}` : ""}`;
 }
 
+/** Where others search already, the same is asked again after so many milliseconds. */
+const BUSY = 503;
+const AGAIN = 1_500;
+
+/** Return a text that is being written once it has not changed for half a second: each search costs the server. */
+export function useWritten(text: string): string {
+  const [written, setWritten] = useState(text);
+  useEffect(() => {
+    const timer = window.setTimeout(() => setWritten(text), 500);
+    return () => window.clearTimeout(timer);
+  }, [text]);
+  return written;
+}
+
 export type Asked<T> = { data: T | null; error: Refused | Error | null; loading: boolean; again: () => void };
 
 /** Ask the server, again every `every` seconds while the page is seen. What was answered last stays until the next answer. */
@@ -51,6 +65,7 @@ export function useAsk<T>(path: string, parameters: Record<string, string | numb
       return undefined;
     }
     const abort = new AbortController();
+    let later = 0;
     if (asked.current.split("?")[0] !== question) {
       setLoading(true);
     }
@@ -62,13 +77,21 @@ export function useAsk<T>(path: string, parameters: Record<string, string | numb
         setLoading(false);
       })
       .catch((failure: Error) => {
-        if (!abort.signal.aborted) {
-          setError(failure);
-          setLoading(false);
+        if (abort.signal.aborted) {
+          return;
         }
+        if (failure instanceof Refused && failure.status === BUSY) {
+          later = window.setTimeout(again, AGAIN);
+          return;
+        }
+        setError(failure);
+        setLoading(false);
       });
-    return () => abort.abort();
-  }, [question, turn]);
+    return () => {
+      abort.abort();
+      window.clearTimeout(later);
+    };
+  }, [question, turn, again]);
   useEffect(() => {
     if (!every) {
       return undefined;

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial, wraps
 from pathlib import Path
+from threading import BoundedSemaphore
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, HTTPException, Query, Request
@@ -35,11 +37,20 @@ MOST_TEXT, MOST_MICROBATCHES, MOST_TABLE = 64 * 1024**2, 200, 1024**3
 """Of one key's story: estimated bytes of text to search, number of microbatches, size in bytes of a table. A request is answered in
 seconds; `airflow-cdc key` searches more."""
 _LONG = 2**63 - 1
+_SEARCHES, _PATIENCE = 2, 1.0
+"""Searches at the same time, and seconds to wait for a turn."""
 _NOT_BUILT = "This package was built without the page. Next step: run `make ui` in the checkout, or install the wheel."
 
 Lake = Annotated[str, Query(description="Connection id of a lake.", min_length=1)]
 Flow = Annotated[str, Query(description="Name of a flow.", min_length=1)]
 Page = Annotated[int, Query(ge=1, le=1_000_000)]
+
+
+class BusyError(Exception):
+    """Raised when others search already: each search takes a core of Airflow's API server."""
+
+    message = "Others are searching in this server already."
+    next_step = "Ask again in a moment."
 
 
 class HiddenError(Exception):
@@ -58,6 +69,7 @@ def make_app(context: PageContext, dependencies: Sequence[Any]) -> FastAPI:
     app = FastAPI(title="airflow-cdc", dependencies=list(dependencies), docs_url=None, redoc_url=None, openapi_url=None)
     failures: dict[type[Exception], int] = {
         HiddenError: 403,
+        BusyError: 503,
         NeedsSparkError: 409,
         ConfigurationError: 422,
         CdcError: 500,
@@ -90,7 +102,7 @@ def _failure(_request: Request, error: Exception, *, status: int) -> JSONRespons
         body = {"detail": f"Only Spark reads this: {error}.", "next_step": "Ask airflow-cdc on the command line."}
     elif isinstance(error, ImportError):
         body = {"detail": f"{error}.", "next_step": "Install what reaches this store where the page's server runs."}
-    elif isinstance(error, CdcError | HiddenError | OSError):
+    elif isinstance(error, CdcError | HiddenError | BusyError | OSError):
         body = {"detail": getattr(error, "message", str(error)), "next_step": getattr(error, "next_step", "")}
     else:
         # The text may hold anything, a key among it.
@@ -122,6 +134,20 @@ class _Answers:
     """The JSON routes. Each returns plain values; what it reads is bounded."""
 
     context: PageContext
+    turns: BoundedSemaphore = field(default_factory=partial(BoundedSemaphore, _SEARCHES))
+
+    @contextmanager
+    def _search(self) -> Iterator[None]:
+        """Take one of the turns to search; a request that waited long for it would keep a thread of Airflow's own.
+
+        :raises BusyError: when there is none.
+        """
+        if not self.turns.acquire(timeout=_PATIENCE):
+            raise BusyError
+        try:
+            yield
+        finally:
+            self.turns.release()
 
     def routes(self) -> dict[str, Callable[..., Any]]:
         """Return the routes by path below ``api/``."""
@@ -195,7 +221,8 @@ class _Answers:
     ) -> Any:
         """Return a page of a flow's quarantine; of records whose values the user may not see, their place and reason."""
         view, shows_values = self._view(lake), self.context.shows_values(request, lake)
-        found = browse_quarantine(view.lake, flow, QuarantineSearch(reason, text, size, (page - 1) * size, shows_values))
+        with self._search():
+            found = browse_quarantine(view.lake, flow, QuarantineSearch(reason, text, size, (page - 1) * size, shows_values))
         return {**vars(found), "shows_values": shows_values}
 
     def key(
@@ -211,7 +238,8 @@ class _Answers:
         if not self.context.shows_values(request, lake):
             raise HiddenError
         bounds = Bounds(MOST_TEXT, MOST_MICROBATCHES, through, MOST_TABLE)
-        return key_story(view.lake, flow, key, bounds, self.context.reach).to_json()
+        with self._search():
+            return key_story(view.lake, flow, key, bounds, self.context.reach).to_json()
 
     def _view(self, lake: str) -> LakeView:
         return self.context.view(lake)

@@ -11,12 +11,14 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
+MOST_TEXT = 10_000
+"""Characters of one value that a browser is sent."""
 _SAFE = 2**53
 """Integers from here on are texts: a browser would lose their last digits."""
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON takes it: decimals, times and large integers as text, binary values in base64."""
+    """Return a value as JSON takes it: decimals, times and large integers as text, binary values in base64; long texts cut off, visibly."""
     if isinstance(value, Mapping):
         return {str(name): plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -27,7 +29,9 @@ def plain(value: Any) -> Any:
 def _scalar(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
-    if value is None or isinstance(value, bool | str):
+    if isinstance(value, str):
+        return _cut(value)
+    if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
         return value if -_SAFE < value < _SAFE else str(value)
@@ -36,9 +40,15 @@ def _scalar(value: Any) -> Any:
     return _text(value)
 
 
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}… ({len(text):,} characters)"
+
+
 def _text(value: Any) -> str:
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
+        # Three bytes are four characters.
+        shown = base64.b64encode(value[: MOST_TEXT // 4 * 3]).decode()
+        return shown if len(value) <= MOST_TEXT // 4 * 3 else f"{shown}… ({len(value):,} bytes)"
     return str(value) if isinstance(value, Decimal | timedelta) else repr(value)

@@ -225,6 +225,37 @@ def test_a_number_that_no_list_has_is_refused(page: Page, path: str, parameters:
     assert page.client.get(f"/api/{path}", params={"lake": LAKE, **parameters}).status_code == 422
 
 
+def test_a_value_of_megabytes_is_cut_off_visibly() -> None:
+    long = "x" * 8_000_000
+    assert plain({"a": [long]}) == {"a": ["x" * 10_000 + "… (8,000,000 characters)"]}
+    assert plain("x" * 10_000) == "x" * 10_000
+    binary = plain(bytes(8_000_000))
+    assert (len(binary) < 10_100, binary.endswith("… (8,000,000 bytes)")) == (True, True)
+
+
+def test_more_searches_than_turns_are_told_to_come_back(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = threading.Barrier(3), threading.Event()
+
+    def slow(*_: object) -> Any:
+        begun.wait(10)
+        go_on.wait(10)
+        raise PermissionError("the end")
+
+    monkeypatch.setattr("airflow_cdc.plugins.page.app.browse_quarantine", slow)
+    monkeypatch.setattr("airflow_cdc.plugins.page.app._PATIENCE", 0.05)
+    asked = {"lake": LAKE, "flow": CUSTOMERS}
+    searches = [threading.Thread(target=page.client.get, args=("/api/quarantine",), kwargs={"params": asked}) for _ in range(2)]
+    for each in searches:
+        each.start()
+    begun.wait(10)
+    answer = page.client.get("/api/key", params={**asked, "key": "1"})
+    go_on.set()
+    for each in searches:
+        each.join()
+    assert (answer.status_code, answer.json()["next_step"]) == (503, "Ask again in a moment.")
+    assert page.get("key", flow=CUSTOMERS, key="1")["events"], "turns are given back, also after a failure"
+
+
 def test_the_page_is_served_by_name_and_nothing_else_is(page: Page) -> None:
     index = page.client.get("/")
     assert index.status_code == 200
