@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.errors import CdcError, SparkFailedError, StorageFailedError, UnexpectedError
+from airflow_cdc.model.errors import CdcError
 from airflow_cdc.model.files import absolute_uri
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.position.as_of import AsOf, check_range
@@ -18,7 +18,7 @@ from airflow_cdc.model.state.lease import WAIT_SECONDS
 from airflow_cdc.pipeline.repair.replay_quarantine import replay_quarantine
 from airflow_cdc.pipeline.repair.reprocess import Reprocessed, Reprocessing, reprocess
 from airflow_cdc.pipeline.run.select_flows import select_flows
-from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS, error_line
+from airflow_cdc.pipeline.spark.spark_errors import unforeseen
 from airflow_cdc.pipeline.spark.storage import file_system
 
 _SIDE_BY_SIDE = 2
@@ -100,9 +100,5 @@ def _outcome(name: str, again: Reprocessed | None) -> FlowReprocess:
 
 def unexpected_error(name: str, problem: Exception) -> CdcError:
     """Return an unexpected failure of reprocessing a flow as an error of ours."""
-    if isinstance(problem, SPARK_ERRORS):
-        kind: type[CdcError] = SparkFailedError
-    else:
-        kind = StorageFailedError if isinstance(problem, OSError) else UnexpectedError
-    message = f"Flow {name} could not be read again: {type(problem).__name__}: {error_line(problem)}"
-    return kind(message, next_step="See the job's log; nothing is lost, a retry does what is left.")
+    next_step = "See the job's log; nothing is lost, a retry does what is left."
+    return unforeseen(problem, f"Flow {name} could not be read again", next_step)

@@ -24,8 +24,6 @@ from airflow_cdc.model.errors import (
     AllRejectedError,
     CdcError,
     CountMismatchError,
-    StorageFailedError,
-    UnexpectedError,
     UnreadableFileError,
 )
 from airflow_cdc.model.files import FileSystem
@@ -62,7 +60,7 @@ from airflow_cdc.pipeline.run.step import BEGUN, DONE, ENDED, FAILED, Step
 from airflow_cdc.pipeline.run.survey_new_files import megabytes
 from airflow_cdc.pipeline.spark.connect import release_session
 from airflow_cdc.pipeline.spark.session import late_session_for_batch
-from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS
+from airflow_cdc.pipeline.spark.spark_errors import SPARK_ERRORS, unforeseen
 from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.pipeline.spark.uris import spark_uri
 from airflow_cdc.pipeline.survey.source_facts import SourceFacts
@@ -202,11 +200,8 @@ class FlowRun:
         return FlowOutcome(self.flow.name, FlowStatus.FAILED, self.table, tuple(reports), error, foreign_changes=changes)
 
     def _unexpected(self, problem: Exception) -> CdcError:
-        kind = StorageFailedError if isinstance(problem, OSError) else UnexpectedError
-        return kind(
-            f"Flow {self.flow.name}: {type(problem).__name__}: {problem}",
-            next_step="See the job's log; nothing is lost, the next run takes the microbatch up again.",
-        )
+        next_step = "See the job's log; nothing is lost, the next run takes the microbatch up again."
+        return unforeseen(problem, f"Flow {self.flow.name}", next_step)
 
     def _next(self, lease: Lease) -> tuple[Microbatch, bool] | None:
         """Return the planned but unfinished microbatch, or plan and record the next one; and whether it is a retry."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from traceback import walk_tb
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from airflow_cdc.model.errors import first_line
+from airflow_cdc.model.errors import CdcError, SparkFailedError, StorageFailedError, UnexpectedError, first_line
 from airflow_cdc.pipeline.spark.uris import spark_uri
 
 SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JJavaError)
@@ -67,3 +68,37 @@ def error_line(problem: Exception) -> str:
     # The first line names py4j's own call.
     lines = [line.strip(" :") for line in str(problem).splitlines()[1:] if line.strip(" :")]
     return lines[0] if lines else first_line(problem)
+
+
+def unforeseen(problem: Exception, what: str, next_step: str) -> CdcError:
+    """Return a failure that has no error of its own as one of ours: Spark's, the storage's, or a defect of this package.
+
+    :param what: what failed, for the message.
+    """
+    if java_is_gone(problem):
+        return SparkFailedError(
+            f"{what}: Spark's Java process ended under the run ({error_line(problem)}).",
+            next_step="Look at the end of Spark's log and of the machine's: was it killed, as where memory is short? The next run goes on.",
+        )
+    if isinstance(problem, SPARK_ERRORS):
+        kind: type[CdcError] = SparkFailedError
+    else:
+        kind = StorageFailedError if isinstance(problem, OSError) else UnexpectedError
+    return kind(f"{what}: {type(problem).__name__}: {error_line(problem)}", next_step=next_step)
+
+
+def java_is_gone(problem: BaseException | None) -> bool:
+    """Return whether an error, or one that it comes from, is that of a call to a Java that does not answer any more."""
+    seen: set[int] = set()
+    while problem is not None and id(problem) not in seen:
+        seen.add(id(problem))
+        # Py4J lets the errors of its socket through, which look like those of a store.
+        if isinstance(problem, Py4JNetworkError) or (isinstance(problem, ConnectionError) and _passed_py4j(problem)):
+            return True
+        problem = problem.__cause__ or problem.__context__
+    return False
+
+
+def _passed_py4j(problem: BaseException) -> bool:
+    frames = (frame for frame, _ in walk_tb(problem.__traceback__))
+    return any(str(frame.f_globals.get("__name__")).startswith("py4j.") for frame in frames)

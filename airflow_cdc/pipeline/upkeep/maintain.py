@@ -24,10 +24,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property, partial
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from airflow_cdc.model.errors import CdcError, SparkFailedError, StorageFailedError, UnexpectedError, first_line
+from airflow_cdc.model.errors import CdcError, first_line
 from airflow_cdc.model.files import FileSystem, absolute_uri
 from airflow_cdc.model.flow.cdc_flow import BY_KEY, CdcFlow
 from airflow_cdc.model.flow.routes import settings_of
@@ -38,6 +37,7 @@ from airflow_cdc.model.state.checkpoint import FlowCheckpoint
 from airflow_cdc.model.state.lake import FlowState, archives_in, flows_in
 from airflow_cdc.model.state.lease import WAIT_SECONDS, Lease, Leases
 from airflow_cdc.pipeline.reconcile.rejoin_transactions import first_part
+from airflow_cdc.pipeline.spark.spark_errors import unforeseen
 from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.pipeline.spark.uris import spark_uri
 from airflow_cdc.pipeline.target.table_history import TableHistory
@@ -183,9 +183,5 @@ class _FlowRun:
         return None if version is None else history.at(version)
 
     def _unexpected(self, problem: Exception) -> CdcError:
-        if isinstance(problem, PySparkException):
-            kind: type[CdcError] = SparkFailedError
-        else:
-            kind = StorageFailedError if isinstance(problem, OSError) else UnexpectedError
-        cause = first_line(problem)
-        return kind(f"Flow {self.flow}: its tables could not be maintained: {cause}", next_step="See the job's log; nothing is lost.")
+        next_step = "See the job's log; nothing is lost."
+        return unforeseen(problem, f"Flow {self.flow}: its tables could not be maintained", next_step)
