@@ -37,11 +37,14 @@ def _storage(given: str | None) -> JobStorage:
         return JobStorage()
     if given.startswith("{"):
         return JobStorage.from_json(json.loads(given))
-    path = Path(given)
+    return JobStorage.from_json(read_once(Path(given)))
+
+
+def read_once(path: Path) -> Any:
+    """Return the document of a file with credentials, and remove it: nobody needs it again, and a killed task would leave it behind."""
     text = path.read_text(encoding="utf-8")
-    # The file holds credentials: nobody needs it again, and a killed task would leave it behind.
     path.unlink()
-    return JobStorage.from_json(json.loads(text))
+    return json.loads(text)
 
 
 def _watch(storage: JobStorage) -> None:

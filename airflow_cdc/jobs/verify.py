@@ -5,7 +5,7 @@
     verify.py --lake URI --table FLOW --jdbc FILE --report URI
     verify.py --lake URI --history [--table GLOB]... --report URI
 
-FILE is a JSON object with the options of Spark's JDBC reader, including the password; only its owner may read it.
+FILE is a JSON object with the options of Spark's JDBC reader, including the password; only its owner may read it, and the job removes it.
 
 Exit code 0 when the comparison finished, whatever its result, 1 when it did not, 2 on usage. The report (JSON of
 :class:`airflow_cdc.model.report.verification.VerifyReport`) is written in every case.
@@ -14,14 +14,13 @@ Exit code 0 when the comparison finished, whatever its result, 1 when it did not
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from airflow_cdc.jobs.job_parser import job_parser
-from airflow_cdc.jobs.run_job import run_job
+from airflow_cdc.jobs.run_job import read_once, run_job
 from airflow_cdc.model.report.verification import VerifyReport
 from airflow_cdc.pipeline.upkeep.verify import verify_history, verify_keys, verify_lakes, verify_source
 
@@ -48,7 +47,7 @@ def main(argv: list[str]) -> int:
         if given.history:
             return verify_history(spark, given.lake, given.table)
         if given.jdbc:
-            return verify_source(spark, given.lake, given.table[0], json.loads(given.jdbc.read_text()))
+            return verify_source(spark, given.lake, given.table[0], read_once(given.jdbc))
         return verify_keys(spark, given.lake, given.table)
 
     return run_job("verify", given, work, lambda error: VerifyReport(given.lake, given.other, error=error))

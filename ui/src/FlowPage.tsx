@@ -1,6 +1,6 @@
 import { useMemo, useState } from "react";
 
-import type { Detail, Events, Microbatches, Point, TableAnswer } from "./api";
+import { type Detail, type Events, type Microbatches, type Point, Refused, type TableAnswer } from "./api";
 import { ago, bytes, duration, moment, plural, short, whole } from "./format";
 import { KeyTab } from "./KeyTab";
 import { Badge, Loading, Tabs, Tile, Trouble } from "./parts";
@@ -37,6 +37,7 @@ export function FlowPage({ place }: { place: Place }) {
   const { lake, flow } = place;
   const tab = TABS.some(([each]) => each === place.tab) ? place.tab : "microbatches";
   const { data, error } = useAsk<Detail>("flow", { lake, flow }, 15);
+  const isHeld = tab === "quarantine" && error instanceof Refused && error.status === 404;
   return (
     <>
       <nav aria-label="Breadcrumb" className="crumbs">
@@ -46,7 +47,7 @@ export function FlowPage({ place }: { place: Place }) {
         <h2>{flow}</h2>
         {data ? <Badge standing={data.standing} /> : null}
       </div>
-      <Trouble error={error} />
+      {isHeld ? <p className="note">This topic is no flow: its records are in the archive&apos;s quarantine.</p> : <Trouble error={error} />}
       {data ? <Head data={data} /> : error ? null : <Loading what="the flow" />}
       <Tabs tabs={TABS} at={tab} go={(next) => window.location.assign(hashOf(lake, flow, next))} />
       <section id="panel" role="tabpanel" aria-labelledby={`tab-${tab}`} tabIndex={0}>
@@ -119,7 +120,10 @@ function MicrobatchesTab({ lake, flow, last }: { lake: string; flow: string; las
             ))}
           </select>
         </label>
-        <span>of {plural(data.total, "microbatch", "microbatches")}</span>
+        <span>
+          {data.total > limit ? "of" : "at most:"} {plural(data.total, "microbatch", "microbatches")}
+          {data.total > limit ? "" : ", all shown"}
+        </span>
       </div>
       <div className="plots">
         <Plot title="Events by what became of them" numbers={numbers} series={outcomes} kind="stack" format={short} />

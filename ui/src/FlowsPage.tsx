@@ -101,7 +101,7 @@ export function FlowsPage({ lake }: { lake: string }) {
           The first look at this lake is under way: {whole(data.known)} of {whole(total)} flows.
         </p>
       ) : null}
-      {data?.archives.map((archive) => <ArchiveNote key={archive.archive} archive={archive} />)}
+      {data?.archives.map((archive) => <ArchiveNote key={archive.archive} lake={lake} archive={archive} />)}
       {data && Object.keys(data.unreadable).length ? <Unreadable flows={data.unreadable} /> : null}
       {data ? <Table data={data} lake={lake} sort={sort} turn={turn} /> : error ? null : <Loading what="the flows" />}
       {data ? <Pager page={page} size={SIZE} total={data.matching} go={setPage} /> : null}
@@ -109,22 +109,42 @@ export function FlowsPage({ lake }: { lake: string }) {
   );
 }
 
-/** Files of an archive that count for no flow, and why it cannot be listed. */
-function ArchiveNote({ archive: { archive, failure, files, bytes: size, since } }: { archive: Archive }) {
-  if (failure) {
-    return (
-      <p className="trouble" role="alert">
-        Archive <code>{archive}</code> cannot be listed from here: {failure}. Files that no run has looked at are not seen.
-      </p>
-    );
-  }
-  return files ? (
-    <p className="note" role="status">
-      {plural(files, "file")} ({bytes(size)}) of archive <code>{archive}</code> {files === 1 ? "waits" : "wait"} for a run to look at{" "}
-      {files === 1 ? "it" : "them"}
-      {since ? `, the first since ${moment(since * 1000)}` : ""}: their names show no flow of this lake.
-    </p>
-  ) : null;
+/** Of an archive: why it cannot be listed, files that count for no flow, and topics that are none. */
+function ArchiveNote({ lake, archive: { archive, failure, files, bytes: size, since, held } }: { lake: string; archive: Archive }) {
+  return (
+    <>
+      {failure ? (
+        <p className="trouble" role="alert">
+          Archive <code>{archive}</code> cannot be listed from here: {failure}. Files that no run has looked at are not seen.
+        </p>
+      ) : null}
+      {files ? (
+        <p className="note" role="status">
+          {plural(files, "file")} ({bytes(size)}) of archive <code>{archive}</code> {files === 1 ? "waits" : "wait"} for a run to look at{" "}
+          {files === 1 ? "it" : "them"}
+          {since ? `, the first since ${moment(since * 1000)}` : ""}: their names show no flow of this lake.
+        </p>
+      ) : null}
+      {held.length ? (
+        <details className="note">
+          <summary>
+            {plural(held.length, "topic")} of archive <code>{archive}</code> {held.length === 1 ? "is no flow" : "are no flows"}; the records are in the
+            archive&apos;s quarantine
+          </summary>
+          <dl>
+            {held.map(({ topic, reason, detail, records }) => (
+              <div key={topic}>
+                <dt>
+                  {topic ? <a href={hashOf(lake, topic, "quarantine")}>{topic}</a> : "lines that name no topic"} ({plural(records, "record")})
+                </dt>
+                <dd>{detail || reason}</dd>
+              </div>
+            ))}
+          </dl>
+        </details>
+      ) : null}
+    </>
+  );
 }
 
 function Unreadable({ flows }: { flows: Record<string, string> }) {

@@ -61,7 +61,15 @@ export type Flows = {
   archives: Archive[];
 };
 /** What an archive's last listing found beside the listed flows' files. */
-export type Archive = { archive: string; at: number | null; failure: string; files: number; bytes: number; since: number | null };
+export type Archive = {
+  archive: string;
+  at: number | null;
+  failure: string;
+  files: number;
+  bytes: number;
+  since: number | null;
+  held: { topic: string; reason: string; detail: string; records: number }[];
+};
 export type Gap = { partition: number; first: number; last: number; after: string; before: string; text: string };
 export type Detail = Summary & {
   last: Point | null;

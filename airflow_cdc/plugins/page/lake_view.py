@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from airflow_cdc.model.errors import CdcError
 from airflow_cdc.model.files import FileSystem, is_local
+from airflow_cdc.model.flow.new_topics import HeldTopic
 from airflow_cdc.model.look.standing import ArchiveLook, Standing, Waiting, look_at, standing_of, waiting_of
 from airflow_cdc.model.look.unsurveyed import Unsurveyed
 from airflow_cdc.model.state.checkpoint import FlowCheckpoint
@@ -62,6 +63,15 @@ class FlowView:
 
 
 @dataclass(frozen=True)
+class ArchiveView:
+    """One archive as of one look."""
+
+    unsurveyed: Unsurveyed
+    held: dict[str, HeldTopic]
+    """Topics that are no flows: their records are in the archive's quarantine."""
+
+
+@dataclass(frozen=True)
 class LakeLook:
     """All flows of a lake as of one look."""
 
@@ -72,8 +82,8 @@ class LakeLook:
     """Number of flows; while the first look is under way, more than are here."""
     at: float = 0.0
     """When it ended, in seconds since 1970; 0 while the first one is under way."""
-    archives: dict[str, Unsurveyed] = field(default_factory=dict)
-    """By archive: what its last listing found."""
+    archives: dict[str, ArchiveView] = field(default_factory=dict)
+    """By archive's root."""
 
 
 class LakeView:
@@ -213,7 +223,7 @@ class LakeView:
             if first:
                 # Shown as it grows; a copy, because requests iterate over it.
                 self._look = LakeLook(dict(views) if len(views) % 50 == 0 else self._look.flows, dict(unreadable), len(names))
-        listed = {archive.state.archive: archive.unsurveyed for archive in archives}
+        listed = {archive.state.archive: ArchiveView(archive.unsurveyed, archive.state.held_topics()) for archive in archives}
         self._look = LakeLook(views, unreadable, len(names), time.time(), listed)
 
     def _try(self, name: str, archives: Sequence[ArchiveLook], known: FlowView | None) -> FlowView | str:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_cdc.model.look.standing import Standing
-from airflow_cdc.model.look.unsurveyed import Unsurveyed
 from airflow_cdc.plugins.page.context import Trouble
-from airflow_cdc.plugins.page.lake_view import FlowView, LakeView
+from airflow_cdc.plugins.page.lake_view import ArchiveView, FlowView, LakeView
 from airflow_cdc.plugins.page.points import lag_at_commit, point
 
+_MOST_HELD = 100
 POINTS = 24
 """Microbatches in a small plot."""
 _URGENCY = [Standing.STOPPED, Standing.UNKNOWN, Standing.WAITING, Standing.BEHIND, Standing.CATCHING_UP, Standing.UP_TO_DATE]
@@ -65,10 +65,12 @@ def list_flows(view: LakeView, wanted: Wanted, troubles: Callable[[Iterable[str]
     }
 
 
-def _archive(archive: str, found: Unsurveyed, flows: Container[str]) -> dict[str, Any]:
-    """Return what an archive's last listing found that counts for none of the listed flows."""
-    new = sum((landed for topic, landed in found.by_topic.items() if topic not in flows), found.others)
-    return {"archive": archive, "at": found.at or None, "failure": found.failure, **vars(new)}
+def _archive(archive: str, view: ArchiveView, flows: Container[str]) -> dict[str, Any]:
+    """Return what an archive's last listing found that counts for none of the listed flows, and its topics that are no flows."""
+    listed = view.unsurveyed
+    new = sum((landed for topic, landed in listed.by_topic.items() if topic not in flows), listed.others)
+    held = [{"topic": name, "reason": topic.reason, "detail": topic.detail, "records": topic.records} for name, topic in view.held.items()]
+    return {"archive": archive, "at": listed.at or None, "failure": listed.failure, **vars(new), "held": held[:_MOST_HELD]}
 
 
 def with_trouble(flow: FlowView, trouble: Trouble | None) -> FlowView:

@@ -172,3 +172,4 @@ def test_the_jobs_write_their_report_in_every_case(scene: Scene, tmp_path: Path)
     code, written = ended(verify_job, "--lake", scene.lake, "--table", TOPIC, "--jdbc", options)
     assert (code, written["error"]["type"]) == (1, "SourceFailedError")  # type: ignore[index]
     assert "hunter2" not in report.read_text()
+    assert not options.exists(), "it has a password, and the job has read it"

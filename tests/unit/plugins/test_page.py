@@ -14,6 +14,9 @@ import pytest
 from fastapi import Depends, HTTPException
 from fastapi.testclient import TestClient
 
+from airflow_cdc.model.errors import RejectReason
+from airflow_cdc.model.flow.new_topics import HeldTopic
+from airflow_cdc.model.state.lake import ArchiveState
 from airflow_cdc.plugins.page.alone import LAKE, OneLake
 from airflow_cdc.plugins.page.app import UI, make_app
 from airflow_cdc.plugins.page.context import Trouble
@@ -21,6 +24,7 @@ from airflow_cdc.plugins.page.lake_view import LakeView
 from airflow_cdc.plugins.page.plain import plain
 from tests.support.many_flows import write_many
 from tests.support.page_lakes import ACCOUNTS, CUSTOMERS, LINES, ORDERS, PAYMENTS, STOCK, TICKETS, write_shop
+from tests.support.surveys import FS
 
 
 class Context(OneLake):
@@ -254,6 +258,29 @@ def test_more_searches_than_turns_are_told_to_come_back(page: Page, monkeypatch:
         each.join()
     assert (answer.status_code, answer.json()["next_step"]) == (503, "Ask again in a moment.")
     assert page.get("key", flow=CUSTOMERS, key="1")["events"], "turns are given back, also after a failure"
+
+
+def test_what_an_archive_holds_that_is_no_flow_of_the_lake_is_listed(tmp_path: Path) -> None:
+    shop = write_shop(tmp_path, microbatches=1)
+    for name in ("new.topic+0+0000000000.json", f"{ORDERS}+0+0000099999.json", "anything.jsonl"):
+        (shop.archive / name).write_text("{}")
+    state = ArchiveState(FS, str(shop.lake), str(shop.archive))
+    state.write_held_topics({"a/b": HeldTopic("a/b", RejectReason.UNKNOWN_TOPIC, files=1, records=7)})
+    found = Page(shop.lake).get("flows")
+    (archive,) = found["archives"]
+    assert (archive["files"], archive["bytes"], archive["failure"]) == (2, 4, "")
+    assert archive["held"] == [{"topic": "a/b", "reason": RejectReason.UNKNOWN_TOPIC.value, "detail": "", "records": 7}]
+    (orders,) = [flow for flow in found["flows"] if flow["flow"] == ORDERS]
+    assert (orders["standing"], orders["waiting"]["unsurveyed"]) == ("behind", 1)
+
+
+def test_an_archive_that_cannot_be_listed_is_named_and_nothing_is_up_to_date(tmp_path: Path) -> None:
+    shop = write_shop(tmp_path, microbatches=1)
+    shop.archive.rename(tmp_path / "elsewhere")
+    found = Page(shop.lake).get("flows")
+    assert "There is no archive" in found["archives"][0]["failure"]
+    assert "up to date" not in found["standings"]
+    assert found["standings"]["unknown"] == 2
 
 
 def test_the_page_is_served_by_name_and_nothing_else_is(page: Page) -> None:
