@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from airflow.api_fastapi.app import get_auth_manager
@@ -22,8 +22,8 @@ from airflow_cdc.hooks.archive import CdcArchiveHook
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.hooks.storage import CdcStorageHook
 from airflow_cdc.model.errors import CdcError, ConfigurationError
-from airflow_cdc.model.files import FileSystem
-from airflow_cdc.pipeline.spark.storage import file_system, use_options
+from airflow_cdc.model.files import FileSystem, short_hash
+from airflow_cdc.pipeline.spark.storage import file_system, scoped_options
 from airflow_cdc.plugins import dag_runs
 from airflow_cdc.plugins.dag_actions import Places, dags_for
 from airflow_cdc.plugins.dag_watch import of_flow, watches
@@ -45,25 +45,33 @@ class AirflowContext:
     """Airflow's side of the page."""
 
     def __init__(self) -> None:
-        self._views: dict[tuple[str, str], LakeView] = {}
+        self._views: dict[str, tuple[str, LakeView]] = {}
+        """By connection: a hash of what reaches the lake, and the lake."""
         self._lock = threading.Lock()
 
     def lakes(self) -> list[dict[str, Any]]:
         """Return the lakes of the connections of type ``cdc_lake``, in the database or the environment."""
         return [self._described(conn_id) for conn_id in connection_ids(CdcLakeHook.conn_type)]
 
-    def view(self, lake: str) -> LakeView:
-        """Return a lake; its files are reached by the connection as it is now.
+    def access(self, lake: str) -> AbstractContextManager[None]:
+        """Return a context in which a lake is reached with its own credentials, by its connection as it is now.
 
         :raises ConfigurationError: when there is no such connection, or it is of another type.
         """
-        if not _is_lake(lake):
-            # The same for what is not there and what is another thing: who looks learns no other connection's id.
-            raise ConfigurationError(f"There is no lake {lake}.", next_step="Create a connection of type cdc_lake of that id.")
-        hook = CdcLakeHook(lake)
-        use_options(hook.storage_settings().file_systems)
+        return scoped_options(_hook(lake).storage_settings().file_systems)
+
+    def view(self, lake: str) -> LakeView:
+        """Return a lake; another one than before where its connection was changed.
+
+        :raises ConfigurationError: when there is no such connection, or it is of another type.
+        """
+        hook = _hook(lake)
+        state = short_hash(json.dumps([hook.root, hook.storage_settings().file_systems], sort_keys=True, default=str))
         with self._lock:
-            return self._views.setdefault((lake, hook.root), LakeView(hook.root, self.reach))
+            known = self._views.get(lake)
+            if known is None or known[0] != state:
+                known = self._views[lake] = state, LakeView(hook.root, self.reach)
+            return known[1]
 
     def shows_values(self, request: Request, lake: str) -> bool:
         """Return whether the asking user may see values: by default, who may read the lake's connection.
@@ -80,10 +88,9 @@ class AirflowContext:
 
     def reach(self, archive: str) -> tuple[FileSystem, str]:
         """Return an archive's file system: by the connection of type ``cdc_archive`` that has this root, else as the lake's store."""
-        for conn_id in _with_root(CdcArchiveHook, [archive]):
-            use_options(CdcArchiveHook(conn_id).storage_settings().file_systems)
-            break
-        found: tuple[FileSystem, str] = file_system(archive)
+        conn_id = next(_with_root(CdcArchiveHook, [archive]), None)
+        with scoped_options(CdcArchiveHook(conn_id).storage_settings().file_systems if conn_id else {}):
+            found: tuple[FileSystem, str] = file_system(archive)
         return found
 
     def troubles(self, request: Request, lake: str, flows: Iterable[str]) -> dict[str, Trouble]:
@@ -113,6 +120,13 @@ class AirflowContext:
             return {"id": conn_id, "uri": hook.root, "error": None}
         except CdcError as error:
             return {"id": conn_id, "uri": None, "error": str(error)}
+
+
+def _hook(lake: str) -> CdcLakeHook:
+    if not _is_lake(lake):
+        # The same for what is not there and what is another thing: who looks learns no other connection's id.
+        raise ConfigurationError(f"There is no lake {lake}.", next_step="Create a connection of type cdc_lake of that id.")
+    return CdcLakeHook(lake)
 
 
 def _is_lake(conn_id: str) -> bool:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +17,7 @@ from airflow_cdc.model.delta_rs_options import NotReached, delta_rs_options
 from airflow_cdc.model.storage import HDFS, store_of
 
 _OPTIONS: dict[str, Mapping[str, Any]] = {}
+_SCOPED: ContextVar[Mapping[str, Mapping[str, Any]]] = ContextVar("airflow_cdc_storage_options", default=MappingProxyType({}))
 _CALLED: set[str] = set()
 """Stores that the job's own calls go to: these, and no others, are known to be reached from this process."""
 OBJECT_STORES = ("s3", "gs", "abfss")
@@ -28,9 +32,26 @@ def use_options(file_systems: Mapping[str, Mapping[str, Any]]) -> None:
     _OPTIONS.update(file_systems)
 
 
+@contextmanager
+def scoped_options(file_systems: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
+    """Use these options in this thread, or what :mod:`contextvars` carries into others, and nowhere else: a server serves several lakes.
+
+    :param file_systems: as for :func:`use_options`, over which they take precedence.
+    """
+    token = _SCOPED.set({**_SCOPED.get(), **file_systems})
+    try:
+        yield
+    finally:
+        _SCOPED.reset(token)
+
+
 def options_in_use() -> Mapping[str, Mapping[str, Any]]:
     """Return fsspec's options by store, with credentials: for a task of this job, and for nothing that is shown."""
-    return dict(_OPTIONS)
+    return {**_OPTIONS, **_SCOPED.get()}
+
+
+def _options_of(store: str) -> Mapping[str, Any]:
+    return _SCOPED.get().get(store) or _OPTIONS.get(store, {})
 
 
 def file_system(uri: str) -> tuple[Any, str]:
@@ -40,9 +61,9 @@ def file_system(uri: str) -> tuple[Any, str]:
         # Imported here: jobs on other stores do not need the requests package.
         from airflow_cdc.runtime.web_hdfs import hdfs_file_system
 
-        return hdfs_file_system(uri, _OPTIONS.get(store, {}))
+        return hdfs_file_system(uri, _options_of(store))
     fresh = {"use_listings_cache": False} if urlsplit(store).scheme in OBJECT_STORES else {}
-    fs, path = fsspec.core.url_to_fs(uri, **fresh, **_OPTIONS.get(store, {}))
+    fs, path = fsspec.core.url_to_fs(uri, **fresh, **_options_of(store))
     _CALLED.add(store)
     return fs, path
 
@@ -58,7 +79,7 @@ def delta_options(uri: str) -> dict[str, str]:
     # Spark may have settings of its own for another bucket, and delta-rs would go elsewhere under the same name.
     if store not in _CALLED:
         raise NotReached("the job reads nothing else from the table's store, so its credentials are unknown")
-    return delta_rs_options(store, _OPTIONS.get(store, {}), os.environ, has_profiles=_has_profiles())
+    return delta_rs_options(store, _options_of(store), os.environ, has_profiles=_has_profiles())
 
 
 def is_local(uri: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from pathlib import Path
@@ -83,16 +83,17 @@ def make_app(context: PageContext, dependencies: Sequence[Any]) -> FastAPI:
     app.include_router(_files())
     answers = _Answers(context)
     for path, answer in answers.routes().items():
-        app.add_api_route(f"/api/{path}", _headed(answer), methods=["GET"], response_class=JSONResponse)
+        app.add_api_route(f"/api/{path}", _headed(answer, context), methods=["GET"], response_class=JSONResponse)
     return app
 
 
-def _headed(answer: Callable[..., Any]) -> Callable[..., Any]:
+def _headed(answer: Callable[..., Any], context: PageContext) -> Callable[..., Any]:
     """Return a route that gives an answer's values as JSON; its parameters stay those of the answer."""
 
     @wraps(answer)
     def route(**parameters: Any) -> JSONResponse:
-        return JSONResponse(plain(answer(**parameters)), headers=_HEADERS)
+        with context.access(parameters["lake"]) if "lake" in parameters else nullcontext():
+            return JSONResponse(plain(answer(**parameters)), headers=_HEADERS)
 
     return route
 

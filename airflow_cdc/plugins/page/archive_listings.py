@@ -13,6 +13,7 @@ from airflow_cdc.model.errors import first_line
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.look.unsurveyed import Unsurveyed, list_unsurveyed
 from airflow_cdc.model.state.lake import ArchiveState
+from airflow_cdc.plugins.page.carried import carried
 
 AGAIN = 30.0
 """Seconds after which an archive is listed again, as long as somebody looks at the page."""
@@ -46,7 +47,8 @@ class ArchiveListings:
         with self._lock:
             if self._listing is None and archives and time.monotonic() - self._listed > AGAIN:
                 self._listing = threading.Event()
-                threading.Thread(target=self._list, args=(tuple(archives), self._listing), name="cdc-page archive", daemon=True).start()
+                arguments = tuple(archives), self._listing
+                threading.Thread(target=carried(self._list), args=arguments, name="cdc-page archive", daemon=True).start()
             listing = self._listing
         if listing is not None:
             listing.wait(patience)

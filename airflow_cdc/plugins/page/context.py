@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -29,6 +30,12 @@ class PageContext(Protocol):
 
     def view(self, lake: str) -> LakeView:
         """Return a lake by its connection id.
+
+        :raises ConfigurationError: when there is no such lake.
+        """
+
+    def access(self, lake: str) -> AbstractContextManager[None]:
+        """Return a context in which a lake is reached with its own credentials, by its connection as it is now.
 
         :raises ConfigurationError: when there is no such lake.
         """

@@ -28,6 +28,7 @@ from airflow_cdc.pipeline.look.native_table import NeedsSparkError, open_table
 from airflow_cdc.pipeline.look.table_facts import details_of
 from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.plugins.page.archive_listings import ArchiveListings
+from airflow_cdc.plugins.page.carried import carried
 
 FRESH = 15.0
 """Seconds for which an answer is not looked up again."""
@@ -118,7 +119,7 @@ class LakeView:
         with self._lock:
             if self._looking is None and time.monotonic() - self._looked > FRESH:
                 self._looking = threading.Event()
-                threading.Thread(target=self._look_again, args=(self._looking,), name="cdc-page look", daemon=True).start()
+                threading.Thread(target=carried(self._look_again), args=(self._looking,), name="cdc-page look", daemon=True).start()
             looking = self._looking
         if looking is not None:
             looking.wait(patience)
@@ -149,7 +150,7 @@ class LakeView:
         missing = [number for number in wanted if number not in known]
         # On a local disk threads would wait for one another more than for the disk.
         read = map if is_local(self.fs) else self._pool.map
-        for done in read(lambda number: _read(state, number), missing):
+        for done in read(carried(lambda number: _read(state, number)), missing):
             known[done.number] = done
         self._keep(flow, [known[number] for number in missing])
         return [known[number] for number in wanted]
@@ -160,7 +161,7 @@ class LakeView:
         What is not read by then goes on being read, for the next request.
         """
         tasks = [
-            self._list_pool.submit(self._prepare, view, points)
+            self._list_pool.submit(carried(self._prepare), view, points)
             for view in flows
             if self.rows(view) is None or self.last_points(view, points) is None
         ]
@@ -214,7 +215,7 @@ class LakeView:
         views: dict[str, FlowView] = {}
         unreadable: dict[str, str] = {}
         for name, found in zip(
-            names, self._look_pool.map(lambda name: self._try(name, archives, before.flows.get(name)), names), strict=True
+            names, self._look_pool.map(carried(lambda name: self._try(name, archives, before.flows.get(name))), names), strict=True
         ):
             if isinstance(found, FlowView):
                 views[name] = found

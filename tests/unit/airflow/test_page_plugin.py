@@ -249,3 +249,35 @@ def test_a_lake_in_a_secrets_backend_can_be_asked_for_and_no_other_connection_ca
         ]
         assert [answer.status_code for answer in refused] == [422, 422]
         assert refused[0].text.replace("http_in_vault", "nothing") == refused[1].text
+
+
+@pytest.mark.slow
+def test_lakes_of_one_bucket_are_reached_each_by_its_connection_as_it_is_now(
+    client: Any, scene: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fsspec.implementations.local import LocalFileSystem
+
+    made: list[tuple[str, str]] = []
+
+    def url_to_fs(uri: str, **options: Any) -> tuple[LocalFileSystem, str]:
+        if uri.startswith("s3://"):
+            made.append((uri, options["key"]))
+            return LocalFileSystem(), uri.replace("s3://bucket", str(tmp_path))
+        return LocalFileSystem(), uri
+
+    for name in ("one", "two"):
+        write_shop(tmp_path / name)
+        scene.connect(f"keys_of_{name}", conn_type="aws", login=f"key of {name}", password="secret")
+        scene.connect(f"bucket_{name}", conn_type="cdc_lake", host=f"s3://bucket/{name}/lake", extra={"storage_conn_id": f"keys_of_{name}"})
+    monkeypatch.setattr("fsspec.core.url_to_fs", url_to_fs)
+
+    def ask(name: str) -> set[str]:
+        made.clear()
+        answer = client.get("/cdc/api/flow", params={"lake": f"bucket_{name}", "flow": ORDERS}, headers=viewer())
+        assert answer.status_code == 200, answer.text
+        return {key for uri, key in made if uri.startswith(f"s3://bucket/{name}/")}
+
+    assert [ask(name) for name in ("one", "two")] == [{"key of one"}, {"key of two"}]
+    assert [ask(name) <= {f"key of {name}"} for name in ("one", "two", "one")] == [True] * 3
+    scene.connect("keys_of_one", conn_type="aws", login="key of one, rotated", password="secret")
+    assert ask("one") == {"key of one, rotated"}
