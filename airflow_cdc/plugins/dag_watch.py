@@ -29,10 +29,14 @@ class Watch:
     is_overdue: bool
     """Whether more than two schedules passed since."""
 
-    def __str__(self) -> str:
+    def told(self, *, named: bool) -> str:
+        """Return why nobody looks.
+
+        :param named: whether to name the Dag, which not everybody may read.
+        """
         since = f"since {self.last_good:%Y-%m-%d %H:%M} UTC" if self.last_good else "yet"
         why = "is paused" if self.is_paused else f"is due every {_spelled(self.interval)}, and no run has ended well {since}"
-        return f"Dag {self.dag_id} {why}."
+        return f"{f'Dag {self.dag_id}' if named else 'The Dag that merges it'} {why}."
 
 
 def watches(lakes: Iterable[str], now: datetime | None = None) -> dict[Watch, tuple[str, ...] | None]:

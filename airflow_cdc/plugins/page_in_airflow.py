@@ -98,12 +98,14 @@ class AirflowContext:
         lakes, names = {lake, *_with_root(CdcLakeHook, [self.view(lake).lake])}, list(flows)
         found = {flow: Trouble(error) for flow, error in dag_runs.last_errors(request, lakes, names).items()}
         watched = watches(lakes)
+        readable = get_auth_manager().get_authorized_dag_ids(user=request.state.cdc_user, method="GET") if watched else set()
         for flow in names if watched else ():
             mine = of_flow(watched, flow)
+            why = mine[0].told(named=mine[0].dag_id in readable) if mine else ""
             if mine and all(watch.is_overdue for watch in mine):
-                found[flow] = Trouble(found[flow].text if flow in found else str(mine[0]), stops_always=True)
+                found[flow] = Trouble(found[flow].text if flow in found else why, stops_always=True)
             elif mine and all(watch.is_paused for watch in mine):
-                found.setdefault(flow, Trouble(str(mine[0])))
+                found.setdefault(flow, Trouble(why))
         return found
 
     def runs(self, request: Request, lake: str, flow: str) -> dict[str, Any]:

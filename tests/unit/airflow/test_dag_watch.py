@@ -63,14 +63,15 @@ def test_a_scheduler_that_is_dead_makes_a_dag_overdue(monkeypatch: pytest.Monkey
     # It made no further run: the next one was due after the last.
     (watch,) = watched(monkeypatch, [dag(next_in=1 - since)], [run(since + ago, "success") for ago in range(3)])
     assert watch.is_overdue is is_overdue
-    assert "is due every 10 minutes, and no run has ended well since 2026-11-2" in str(watch)
+    assert "is due every 10 minutes, and no run has ended well since 2026-11-2" in watch.told(named=True)
 
 
 def test_a_paused_dag_says_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     (watch,) = watched(monkeypatch, [dag(paused=True)], [run(0, "success")])
-    assert (watch.is_paused, watch.is_overdue, str(watch)) == (True, False, "Dag merge is paused.")
+    assert (watch.is_paused, watch.is_overdue, watch.told(named=True)) == (True, False, "Dag merge is paused.")
+    assert watch.told(named=False) == "The Dag that merges it is paused."
     (watch,) = watched(monkeypatch, [dag(paused=True, next_in=-4)], [run(5, "success")])
-    assert (watch.is_overdue, str(watch)) == (True, "Dag merge is paused.")
+    assert (watch.is_overdue, watch.told(named=True)) == (True, "Dag merge is paused.")
 
 
 @pytest.mark.parametrize(
