@@ -146,10 +146,10 @@ def test_a_wrong_spark_setting_is_reported_on_the_terminal(tmp_path: Path) -> No
     assert logs(tmp_path) == []
 
 
-def test_what_nobody_foresaw_is_reported_on_the_terminal_too(tmp_path: Path) -> None:
+def test_a_spark_that_does_not_start_is_reported_on_the_terminal_too(tmp_path: Path) -> None:
     ended = process("maintain", "--lake", tmp_path / "lake", "--conf", "spark.driver.memory=much", cwd=tmp_path)
     assert (ended.code, ended.stdout) == (1, "")
-    assert "PySparkRuntimeError: " in ended.stderr
+    assert "SparkFailedError: Spark did not start" in ended.stderr
     (log,) = logs(tmp_path)
     assert f"Spark's log: {log}" in ended.stderr.replace("\n", "")
     assert "much" in log.read_text()
