@@ -57,24 +57,25 @@ def test_the_packages_entry_point_is_the_plugin() -> None:
     assert '[project.entry-points."airflow.plugins"]\nairflow_cdc = "airflow_cdc.plugins.cdc_plugin:CdcPlugin"' in text
 
 
-@pytest.fixture
-def client(scene: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Airflow's API with the page mounted, as the API server makes it."""
+@pytest.fixture(scope="module")
+def client(airflow_database: None) -> Any:
+    """Airflow's API with the page mounted, as the API server makes it. Once for a module: it takes seconds."""
     from airflow.api_fastapi.app import create_app, purge_cached_app
     from fastapi.testclient import TestClient
 
     from airflow_cdc.plugins.page_in_airflow import airflow_app
 
-    # With it everybody is logged in.
-    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS", "False")
-    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "of these tests and of no use elsewhere, but long enough for the signature")
-    purge_cached_app()
-    app = create_app(apps="core")
-    # Before the routes of Airflow's own pages, which take whatever is left.
-    app.mount("/cdc", airflow_app())
-    app.router.routes.insert(0, app.router.routes.pop())
-    yield TestClient(app)
-    purge_cached_app()
+    with pytest.MonkeyPatch.context() as patch:
+        # With it everybody is logged in.
+        patch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS", "False")
+        patch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "of these tests and of no use elsewhere, but long enough for the signature")
+        purge_cached_app()
+        app = create_app(apps="core")
+        # Before the routes of Airflow's own pages, which take whatever is left.
+        app.mount("/cdc", airflow_app())
+        app.router.routes.insert(0, app.router.routes.pop())
+        yield TestClient(app)
+        purge_cached_app()
 
 
 def viewer(role: str = "viewer") -> dict[str, str]:
