@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile
 from airflow_cdc.model.archive.survey import RecordLayout, TopicShape
-from airflow_cdc.model.columns import COMMITTED_AT, DELETED, MICROBATCH, OP, POSITION
 from airflow_cdc.model.connectors.registry import CONNECTORS
 from airflow_cdc.model.errors import first_line
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.look.pending import surveyed_pending
-from airflow_cdc.model.places import delete_markers_uri, quarantine_uri
 from airflow_cdc.model.position.epochs import Epochs
 from airflow_cdc.model.position.lives import lane_of
 from airflow_cdc.model.position.position import EPOCH, Position, spelled_commit
@@ -29,15 +27,14 @@ from airflow_cdc.model.state.lake import FlowState, archives_in
 from airflow_cdc.model.state.microbatch import FilePart, Microbatch
 from airflow_cdc.pipeline.look.flow_summaries import connector_of, table_of
 from airflow_cdc.pipeline.look.key_events import KeyRecord, Place, find_records, places_of, why_not_searched
+from airflow_cdc.pipeline.look.key_facts import KeyFacts, facts_of
 from airflow_cdc.pipeline.look.key_outcomes import Evidence, Outcome, PlacedEvent, Written, judge
 from airflow_cdc.pipeline.look.key_text import Key, parse_key
 from airflow_cdc.pipeline.look.key_values import carried, changes_between, readable
 from airflow_cdc.pipeline.look.microbatches import check_flow
 from airflow_cdc.pipeline.look.native_table import NativeTable, NeedsSparkError, open_table
-from airflow_cdc.pipeline.look.story import KeyStory, Removal, StoryEvent, StoryRow
+from airflow_cdc.pipeline.look.story import KeyStory, Removal, StoryEvent
 from airflow_cdc.pipeline.native.decompress import TooMuchTextError
-from airflow_cdc.pipeline.native.duckdb_sql import name as quoted
-from airflow_cdc.pipeline.native.duckdb_sql import text as literal
 from airflow_cdc.pipeline.spark.storage import file_system
 
 FileSystemOf = Callable[[str], tuple[FileSystem, str]]
@@ -65,16 +62,6 @@ class _Source(NamedTuple):
     layout: RecordLayout
     owners: tuple[Microbatch, ...]
     waits: Outcome | None
-
-
-@dataclass(frozen=True)
-class _Facts:
-    """What the table and the state beside it hold of the key."""
-
-    rows: tuple[StoryRow, ...] = ()
-    deleted: tuple[Written, ...] = ()
-    rejects: Mapping[tuple[str, int], str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
 
 
 def key_story(lake: str, flow: str, key: str, bounds: Bounds = Bounds(), reach: FileSystemOf = file_system) -> KeyStory:
@@ -111,7 +98,7 @@ def key_story(lake: str, flow: str, key: str, bounds: Bounds = Bounds(), reach: 
     is_searched = table is not None and (bounds.table is None or table.size <= bounds.table)
     if table and not is_searched:
         notes += (f"the table is larger than {(bounds.table or 0) // 1024**2:,} MiB: its rows were not searched",)
-    facts = _facts(lake, state, table if is_searched else None, wanted, {each.record.file for each in placed})
+    facts = facts_of(lake, state, table if is_searched else None, wanted, {each.record.file for each in placed})
     reports = {number: report for number in numbers if (report := state.report(number))}
     is_history = table is not None and table.mode not in (TableMode.CURRENT, TableMode.FLAGGED)
     events = _events(placed, facts, reports, checkpoint, connector=connector, keeps_history=is_history)
@@ -302,7 +289,7 @@ def _owns(part: FilePart | None, each: _Placed, position: Position | None) -> bo
 
 def _events(
     placed: Sequence[_Placed],
-    facts: _Facts,
+    facts: KeyFacts,
     reports: Mapping[int, BatchReport],
     checkpoint: FlowCheckpoint,
     *,
@@ -347,54 +334,3 @@ def _instant(milliseconds: Any) -> str | None:
         return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):
         return None
-
-
-def _facts(lake: str, state: FlowState, table: NativeTable | None, key: Key, files: Iterable[str]) -> _Facts:
-    notes: list[str] = []
-    rows: tuple[StoryRow, ...] = ()
-    deleted: tuple[Written, ...] = ()
-    rejects: dict[tuple[str, int], str] = {}
-    try:
-        rows = tuple(_row(table, each) for each in table.rows(list(table.types), where=_where(key, table), history=True)) if table else ()
-        markers = open_table(delete_markers_uri(lake, state.folder))
-        if markers:
-            found = markers.rows([POSITION, OP, MICROBATCH], where=_where(key, markers), history=True)
-            own = {
-                Written(each[MICROBATCH], position, "d") for each in found if each[OP] == "d" and (position := _position(each[POSITION]))
-            }
-            deleted = tuple(sorted(own, key=lambda each: each.position))
-        quarantine = open_table(quarantine_uri(lake, state.folder)) if files else None
-        if quarantine:
-            where = f"file IN ({', '.join(map(literal, sorted(files)))})"
-            for each in quarantine.rows(["file", "line", "reason", "detail"], where=where):
-                rejects[each["file"], each["line"]] = ": ".join(filter(None, (each["reason"], each["detail"])))
-    except NeedsSparkError as reason:
-        notes.append(f"not everything beside the events was read: {reason}")
-    return _Facts(rows, deleted, rejects, tuple(notes))
-
-
-def _where(key: Key, table: NativeTable) -> str:
-    conditions = []
-    for column, value in key.items():
-        kind = table.types[column]
-        given = (
-            f"from_base64({literal(value.text)})" if kind == "binary" else f"TRY_CAST({literal(value.text)} AS {_CASTS.get(kind, kind)})"
-        )
-        conditions.append(f"{quoted(column)} = {given}")
-    return " AND ".join(conditions)
-
-
-_CASTS = {"timestamp": "TIMESTAMPTZ", "timestamp_ntz": "TIMESTAMP"}
-
-
-def _position(value: Mapping[str, Any] | None) -> Position | None:
-    if value is None or value["commit"] is None:
-        return None
-    return Position(int(value["commit"]), int(value["change"]), int(value["serial"]))
-
-
-def _row(table: NativeTable, row: Mapping[str, Any]) -> StoryRow:
-    live = {TableMode.FLAGGED: not row.get(DELETED), TableMode.VERSIONS: bool(row.get(table.scd_columns.is_current))}
-    values = {name: row[name] for name in table.source_columns}
-    facts = (_position(row.get(POSITION)), row.get(OP), row.get(COMMITTED_AT), row.get(MICROBATCH))
-    return StoryRow(values, live.get(table.mode, True), *facts)
