@@ -51,9 +51,8 @@ def watches(lakes: Iterable[str], now: datetime | None = None) -> dict[Watch, tu
         by_dag.setdefault(run.dag_id, []).append(run)
     found: dict[Watch, tuple[str, ...] | None] = {}
     for dag in DAGS.get():
-        merging = {
-            task.task_id: task for task in dag.tasks if not task.is_sensor and task.operator not in _OTHER_WORK and task.lake in wanted
-        }
+        work = (task for task in dag.tasks if task.lake in wanted and not task.is_sensor and task.operator not in _OTHER_WORK)
+        merging = {task.task_id for task in work}
         runs = [run for run in by_dag.get(dag.dag_id, ()) if run.task_id in merging]
         if merging and (watch := _watch(dag, runs, at)):
             globs = [run.tables for run in runs if run.run_type == "scheduled"] or [None]

@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from airflow.api_fastapi.app import get_auth_manager
@@ -53,25 +53,24 @@ class AirflowContext:
         """Return the lakes of the connections of type ``cdc_lake``, in the database or the environment."""
         return [self._described(conn_id) for conn_id in connection_ids(CdcLakeHook.conn_type)]
 
-    def access(self, lake: str) -> AbstractContextManager[None]:
-        """Return a context in which a lake is reached with its own credentials, by its connection as it is now.
-
-        :raises ConfigurationError: when there is no such connection, or it is of another type.
-        """
-        return scoped_options(_hook(lake).storage_settings().file_systems)
-
-    def view(self, lake: str) -> LakeView:
-        """Return a lake; another one than before where its connection was changed.
+    @contextmanager
+    def access(self, lake: str) -> Iterator[None]:
+        """Reach a lake with its own credentials, by its connection as it is now; another view of it than before where that was changed.
 
         :raises ConfigurationError: when there is no such connection, or it is of another type.
         """
         hook = _hook(lake)
-        state = short_hash(json.dumps([hook.root, hook.storage_settings().file_systems], sort_keys=True, default=str))
-        with self._lock:
-            known = self._views.get(lake)
-            if known is None or known[0] != state:
-                known = self._views[lake] = state, LakeView(hook.root, self.reach)
-            return known[1]
+        options = hook.storage_settings().file_systems
+        state = short_hash(json.dumps([hook.root, options], sort_keys=True, default=str))
+        with scoped_options(options):
+            with self._lock:
+                if self._views.get(lake, ("",))[0] != state:
+                    self._views[lake] = state, LakeView(hook.root, self.reach)
+            yield
+
+    def view(self, lake: str) -> LakeView:
+        """Return a lake that is accessed."""
+        return self._views[lake][1]
 
     def shows_values(self, request: Request, lake: str) -> bool:
         """Return whether the asking user may see values: by default, who may read the lake's connection.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from airflow_cdc.model.archive.archived_files import ArchivedFile
 from airflow_cdc.model.archive.looked import Looked
@@ -73,7 +73,7 @@ def list_unsurveyed(
             by_topic[file.topic] = by_topic.get(file.topic, Landed()) + _landed(file)
     # A folder with a new file must be listed again: its own time stays as it is.
     changed = {file.path.rpartition("/")[0] for file in found.files}
-    return Unsurveyed(by_topic, others, now), found.looked.without(changed, replace(looked, folders={}))
+    return Unsurveyed(by_topic, others, now), found.looked.without(changed, Looked())
 
 
 def _landed(file: ArchivedFile) -> Landed:

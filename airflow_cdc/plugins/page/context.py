@@ -29,7 +29,7 @@ class PageContext(Protocol):
         """Return the lakes: ``id``, ``uri``, and ``error`` where one cannot be reached."""
 
     def view(self, lake: str) -> LakeView:
-        """Return a lake by its connection id.
+        """Return a lake by its connection id, in its :meth:`access`.
 
         :raises ConfigurationError: when there is no such lake.
         """
