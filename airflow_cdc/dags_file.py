@@ -49,8 +49,7 @@ class Notice(_Model):
     """Its arguments; texts may be templates with ``cdc``."""
     stopped: bool = True
     behind_seconds: Annotated[float, Field(gt=0)] | None = None
-    rejected_more_than: Annotated[int, Field(ge=0)] | None = 0
-    unconfirmed_rows: bool = True
+    attention: bool = True
 
 
 class DagSettings(_Model):

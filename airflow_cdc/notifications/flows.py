@@ -13,7 +13,8 @@ from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.look.lag import find_lag
 from airflow_cdc.model.look.lag_findings import flows_behind
-from airflow_cdc.model.report.findings import Finding, FindingKind, Summary, failures, rejected_records, summary_of, unconfirmed_rows
+from airflow_cdc.model.report.findings import Finding, FindingKind, Summary, failures, summary_of
+from airflow_cdc.model.report.health import findings_of_run
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -36,8 +37,8 @@ class CdcNotifier(BaseNotifier):
     :param stopped: whether to report flows that failed, and a task that failed without naming any.
     :param behind_seconds: report flows of which anything is pending and the last applied event is older; None: those over the bound of a
         lag sensor's own ``max_seconds``, and for other tasks none. It costs a look at the archive.
-    :param rejected_more_than: report flows of which the run rejected more records; None: none.
-    :param unconfirmed_rows: whether to report flows whose newest snapshot did not find rows that were kept.
+    :param attention: whether to report what a run did that needs a look: rejected records, rows that the newest snapshot did not find,
+        missing offsets, changed columns and the like, above the bounds of each flow's ``warn_above`` in the flows file.
     """
 
     def __init__(
@@ -46,16 +47,14 @@ class CdcNotifier(BaseNotifier):
         *,
         stopped: bool = True,
         behind_seconds: float | None = None,
-        rejected_more_than: int | None = 0,
-        unconfirmed_rows: bool = True,
+        attention: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.notifiers = [notifiers] if callable(notifiers) else list(notifiers)
         self.stopped = stopped
         self.behind_seconds = behind_seconds
-        self.rejected_more_than = rejected_more_than
-        self.unconfirmed_rows = unconfirmed_rows
+        self.attention = attention
 
     def notify(self, context: Context) -> None:
         """Send the summary by each of the other notifiers.
@@ -89,10 +88,8 @@ class CdcNotifier(BaseNotifier):
             return
         if self.stopped:
             yield from failures(report)
-        if self.rejected_more_than is not None:
-            yield from rejected_records(report, self.rejected_more_than)
-        if self.unconfirmed_rows:
-            yield from unconfirmed_rows(report)
+        if self.attention:
+            yield from findings_of_run(report)
 
     def _of_lag(self, task: Any) -> Iterator[Finding]:
         bound = self.behind_seconds if self.behind_seconds is not None else getattr(task, "max_seconds", None)

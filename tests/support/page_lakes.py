@@ -131,6 +131,7 @@ def _write_customers(shop: Shop, files: Sequence[ArchivedFile], now: datetime) -
             table_version=number,
             merge_plan="merge" if number < 3 else "guarded merge: late events",
             engine="native" if number == 2 else "spark",
+            started_at=int((now - timedelta(minutes=31 - number)).timestamp() * 1000),
             seconds=1.5 * number,
             stage_seconds={"stage": 0.5 * number, "delete_markers": 0.1 * number, "merge": 0.7 * number, "count": 0.2 * number},
         )

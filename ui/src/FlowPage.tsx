@@ -3,7 +3,7 @@ import { useMemo, useState } from "react";
 import { type Detail, type Events, type Microbatches, type Point, Refused, type TableAnswer } from "./api";
 import { ago, bytes, duration, moment, plural, short, whole } from "./format";
 import { KeyTab } from "./KeyTab";
-import { Badge, Loading, Tabs, Tile, Trouble } from "./parts";
+import { Badge, Findings, Loading, Tabs, Tile, Trouble } from "./parts";
 import { Plot, type Series } from "./Plot";
 import { QuarantineTab } from "./QuarantineTab";
 import { RunsTab } from "./RunsTab";
@@ -67,6 +67,7 @@ function Head({ data }: { data: Detail }) {
   return (
     <>
       {data.reason ? <p className="why">{data.reason}</p> : null}
+      <Findings findings={data.findings} />
       <dl className="tiles">
         <Tile
           label="Lag"
@@ -126,9 +127,9 @@ function MicrobatchesTab({ lake, flow, last }: { lake: string; flow: string; las
         </span>
       </div>
       <div className="plots">
-        <Plot title="Events by what became of them" numbers={numbers} series={outcomes} kind="stack" format={short} />
-        <Plot title="Lag when committed" numbers={numbers} series={lag} kind="line" format={duration} />
-        <Plot title="Seconds by stage" numbers={numbers} series={seconds} kind="stack" format={duration} />
+        <Plot title="Events by what became of them" numbers={numbers} series={outcomes} kind="stack" unit="count" />
+        <Plot title="Lag when committed" numbers={numbers} series={lag} kind="line" unit="seconds" />
+        <Plot title="Seconds by stage" numbers={numbers} series={seconds} kind="stack" unit="seconds" />
         <Breakdown title="Rejects by reason" counts={data.rejects} />
       </div>
       {changes.length ? (

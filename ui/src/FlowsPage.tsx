@@ -2,7 +2,7 @@ import { useDeferredValue, useEffect, useState } from "react";
 
 import type { Archive, FlowRow, Flows, Standing } from "./api";
 import { ago, bytes, duration, moment, plural, short, whole } from "./format";
-import { Badge, Loading, Pager, Sparkline, STANDINGS, Trouble } from "./parts";
+import { Badge, Findings, Loading, Pager, Sparkline, STANDINGS, Trouble } from "./parts";
 import { hashOf, useAsk } from "./use";
 
 const COLUMNS: [string, string, boolean][] = [
@@ -235,6 +235,7 @@ function Row({ flow, lake }: { flow: FlowRow; lake: string }) {
       <td data-label="State">
         <Badge standing={flow.standing} />
         {flow.reason ? <span className="reason">{flow.reason}</span> : null}
+        <Findings findings={flow.findings} />
       </td>
       <td data-label="Lag" className="right">
         {flow.waiting.files ? duration(flow.lag_seconds) : "none"}

@@ -1,8 +1,10 @@
 import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 
+import { duration, short, STEPS, tick } from "./format";
+
 export type Series = { label: string; colour: string; values: (number | null)[] };
-type Props = { title: string; numbers: number[]; series: Series[]; kind: "stack" | "line"; format: (value: number) => string };
+type Props = { title: string; numbers: number[]; series: Series[]; kind: "stack" | "line"; unit: "count" | "seconds" };
 
 const HEIGHT = 170;
 
@@ -16,10 +18,12 @@ function stacked(series: Series[]): (number | null)[][] {
   return series.map(({ values }) => values.map((value, place) => (sums[place] = (sums[place] ?? 0) + (value ?? 0))));
 }
 
-export function Plot({ title, numbers, series, kind, format }: Props) {
+export function Plot({ title, numbers, series, kind, unit }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const tip = useRef<HTMLDivElement>(null);
   useEffect(() => {
+    const isTime = unit === "seconds";
+    const format = isTime ? duration : short;
     const element = box.current;
     if (!element) {
       return undefined;
@@ -40,7 +44,7 @@ export function Plot({ title, numbers, series, kind, format }: Props) {
           scales: { x: { time: false, range: (_, low, high) => [low - 0.6, high + 0.6] }, y: { range: (_, __, high) => [0, high > 0 ? high * 1.08 : 1] } },
           axes: [
             { ...axis, size: 26, space: 60, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] },
-            { ...axis, size: 58, space: 36, values: (_, ticks) => ticks.map((tick) => format(tick)) },
+            { ...axis, size: 58, space: 36, values: (_, ticks) => ticks.map(isTime ? tick : short), ...(isTime ? { incrs: STEPS } : {}) },
           ],
           series: [
             {},
@@ -84,7 +88,7 @@ export function Plot({ title, numbers, series, kind, format }: Props) {
       resized.disconnect();
       plot?.destroy();
     };
-  }, [numbers, series, kind, format]);
+  }, [numbers, series, kind, unit]);
   return (
     <figure className="plot">
       <figcaption>

@@ -28,13 +28,14 @@ export type Point = {
   order_conflicts?: number;
   schema?: string[];
 };
-export type Standing = "up to date" | "catching up" | "behind" | "waiting" | "unknown" | "stopped";
+export type Standing = "up to date" | "needs a look" | "catching up" | "behind" | "waiting" | "unknown" | "stopped";
 export type Summary = {
   flow: string;
   connector: string | null;
   table: string;
   standing: Standing;
   reason: string;
+  findings: string[];
   lag_seconds: number | null;
   waiting: { files: number; bytes: number; events: number; for_transactions: number; for_offsets: number; unsurveyed: number };
   microbatches: number;

@@ -33,6 +33,20 @@ export function duration(seconds: number | null | undefined): string {
   return hours < 48 ? `${Math.round(hours)} h` : `${Math.round(hours / 24)} days`;
 }
 
+/** Steps of an axis in seconds, so that equal steps have equal words: 1, 2, 5 of one unit, and its usual parts. */
+export const STEPS = [
+  ...[0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30],
+  ...[1, 2, 5, 10, 15, 30].map((minutes) => minutes * 60),
+  ...[1, 3, 6, 12].map((hours) => hours * 3600),
+  ...[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].map((days) => days * 86_400),
+];
+
+/** A place on an axis in seconds; unlike `duration`, never rounded to a whole unit. */
+export function tick(seconds: number): string {
+  const [size, unit] = seconds < 1 && seconds ? [0.001, "ms"] : seconds < 100 ? [1, "s"] : seconds < 6000 ? [60, "min"] : seconds < 172_800 ? [3600, "h"] : [86_400, "days"];
+  return `${WHOLE.format(Math.round((seconds / size) * 10) / 10)} ${unit}`;
+}
+
 export function ago(iso: string | number | null | undefined): string {
   if (iso === null || iso === undefined) {
     return "–";

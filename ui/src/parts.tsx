@@ -4,8 +4,8 @@ import { Refused, type Standing } from "./api";
 import { short } from "./format";
 import { airflowPath, goTo } from "./host";
 
-const SIGNS: Record<Standing, string> = { "up to date": "✓", "catching up": "↻", behind: "…", waiting: "‖", unknown: "?", stopped: "!" };
-export const STANDINGS: Standing[] = ["stopped", "unknown", "waiting", "behind", "catching up", "up to date"];
+const SIGNS: Record<Standing, string> = { "up to date": "✓", "needs a look": "△", "catching up": "↻", behind: "…", waiting: "‖", unknown: "?", stopped: "!" };
+export const STANDINGS: Standing[] = ["stopped", "unknown", "waiting", "behind", "catching up", "needs a look", "up to date"];
 
 export function Badge({ standing }: { standing: Standing }) {
   return (
@@ -13,6 +13,17 @@ export function Badge({ standing }: { standing: Standing }) {
       <span aria-hidden="true">{SIGNS[standing]}</span> {standing}
     </span>
   );
+}
+
+/** What of a flow needs a person's look, though nothing stops. */
+export function Findings({ findings }: { findings: string[] }) {
+  return findings.length ? (
+    <ul className="findings">
+      {findings.map((finding) => (
+        <li key={finding}>{finding}</li>
+      ))}
+    </ul>
+  ) : null;
 }
 
 export function Trouble({ error }: { error: Error | null }) {

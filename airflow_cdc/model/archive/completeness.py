@@ -252,6 +252,11 @@ class ArchivedOffsets(JsonObject):
             for left, right in zip(offsets.runs, offsets.runs[1:], strict=False)
         )
 
+    @property
+    def missing(self) -> int:
+        """Number of offsets in all gaps."""
+        return sum(gap.missing for gap in self.gaps("")) + sum(item.forgotten for item in self.partitions.values())
+
     def missing_below(self, topic: str, lane: int, offset: int) -> tuple[OffsetGap, ...]:
         """Return the gaps of a lane before an offset, with the one from offset 0 to the first archived."""
         runs = self.partitions[lane].runs if lane in self.partitions else ()
@@ -302,6 +307,8 @@ class OffsetReport(JsonObject, names={"without_offsets": "untold"}):
     """Offsets in all overlaps, listed or not."""
     without_offsets: int = 0
     """Files of the microbatch without offsets: nothing is proven about them."""
+    newly_missing: int = 0
+    """Missing offsets that no earlier microbatch of the flow showed to be missing."""
 
 
 def report_offsets(
@@ -315,11 +322,14 @@ def report_offsets(
     :param known: offsets of all surveyed files, applied or not.
     """
     offsets = tuple(offsets)
-    gaps, overlaps = known.gaps(topic), before.overlaps(offsets)
+    gaps, overlaps, missing = known.gaps(topic), before.overlaps(offsets), known.missing
+    grown = before.with_files(offsets).missing - before.missing
     return OffsetReport(
         begins={str(partition): item.begins for partition, item in known.partitions.items()},
         gaps=gaps[-MOST_LISTED:],
-        missing=sum(gap.missing for gap in gaps) + sum(item.forgotten for item in known.partitions.values()),
+        missing=missing,
+        # What a file that waits will fill in is not missing.
+        newly_missing=max(0, min(grown, missing)),
         overlaps=overlaps[:MOST_LISTED],
         repeated=sum(overlap.last - overlap.first + 1 for overlap in overlaps),
         without_offsets=len({file.path for file in files} - {item.file for item in offsets}),

@@ -32,6 +32,7 @@ from airflow_cdc.model.flow.policies import (
 from airflow_cdc.model.flow.scd_columns import ScdColumns, scd_columns
 from airflow_cdc.model.flow.setting_forms import catalog_name, newer_names, one_of, positive, text, text_or_none, texts
 from airflow_cdc.model.flow.table_mode import TableMode
+from airflow_cdc.model.flow.warn_above import WarnAbove, warn_above
 from airflow_cdc.model.places import is_place, is_whole
 
 DEFAULT_MICROBATCH_BYTES = 1024**3
@@ -100,6 +101,8 @@ class CdcFlow:
     """What decodes, folds and merges the microbatches; None: not set."""
     scd_columns: ScdColumns = field(default_factory=ScdColumns)
     """Names of the columns of a table that keeps versions."""
+    warn_above: WarnAbove = field(default_factory=WarnAbove)
+    """From how much on rejects and the like ask for a person's look."""
 
     def __post_init__(self) -> None:
         if not self.topic:
@@ -270,6 +273,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "engine": one_of(Engine),
     "stored_as_scd_type": _scd_type,
     "scd_columns": scd_columns,
+    "warn_above": warn_above,
     "on_delete": one_of(OnDelete),
     "renamed_columns": newer_names,
     "on_dropped_column": one_of(OnDroppedColumn),

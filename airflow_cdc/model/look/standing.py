@@ -13,6 +13,7 @@ from airflow_cdc.model.archive.set_aside import UNREADABLE, SetAsideFile
 from airflow_cdc.model.errors import StateUnreadableError
 from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.look.unsurveyed import NOT_LISTED, Landed, Unsurveyed
+from airflow_cdc.model.report.findings import Finding
 from airflow_cdc.model.report.retyping import RetypeNote
 from airflow_cdc.model.state.checkpoint import FlowCheckpoint
 from airflow_cdc.model.state.lake import ArchiveState, FlowState
@@ -30,6 +31,8 @@ class Standing(str, Enum):
 
     UP_TO_DATE = "up to date"
     """Everything that is archived is applied."""
+    ATTENTION = "needs a look"
+    """Everything that is archived is applied, and not all of it well: rejects, gaps and the like."""
     UNKNOWN = "unknown"
     """Everything surveyed is applied; what else is archived could not be listed."""
     CATCHING_UP = "catching up"
@@ -109,11 +112,19 @@ def _surveyed(archive: ArchiveLook, flow: str, checkpoint: FlowCheckpoint) -> Wa
 
 
 def standing_of(
-    fs: FileSystem, lake_root: str, flow: FlowState, *, waiting: Waiting, archives: Sequence[ArchiveLook]
+    fs: FileSystem,
+    lake_root: str,
+    flow: FlowState,
+    *,
+    waiting: Waiting,
+    archives: Sequence[ArchiveLook],
+    findings: Sequence[Finding] = (),
 ) -> tuple[Standing, str]:
     """Return how a flow stands, and the reason as a sentence; empty where the word suffices.
 
     What its last run failed with is not recorded in a lake: only Airflow knows it.
+
+    :param findings: what the flow's last microbatches did that needs a look.
     """
     if RetypeNote(fs, lake_root, flow.folder).replaces:
         return Standing.STOPPED, f"A retype was interrupted while it replaced the table: run airflow-cdc retype {flow.flow} again."
@@ -121,19 +132,20 @@ def standing_of(
     if aside:
         return Standing.STOPPED, f"{_files(len(aside))} cannot be read: {aside[0]}."
     if not waiting.files:
-        return _nothing_waits(archive.unsurveyed for archive in archives if flow.flow in archive.ledger.topics)
+        unclear = _unclear(archive.unsurveyed for archive in archives if flow.flow in archive.ledger.topics)
+        return unclear or ((Standing.ATTENTION if findings else Standing.UP_TO_DATE), "")
     if holder := held_by(fs, lake_root, flow):
         return Standing.CATCHING_UP, f"Written by {holder}."
     return _standing_without_run(waiting)
 
 
-def _nothing_waits(listings: Iterable[Unsurveyed]) -> tuple[Standing, str]:
+def _unclear(listings: Iterable[Unsurveyed]) -> tuple[Standing, str] | None:
     for found in listings:
         if found.failure:
             return Standing.UNKNOWN, f"The archive cannot be listed from here, so newer files are not seen: {found.failure}."
         if not found.at:
             return Standing.UNKNOWN, "The archive is being listed."
-    return Standing.UP_TO_DATE, ""
+    return None
 
 
 def _standing_without_run(waiting: Waiting) -> tuple[Standing, str]:

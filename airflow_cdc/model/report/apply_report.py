@@ -66,6 +66,8 @@ class FlowOutcome(JsonObject):
     """Commits by which somebody else changed the table, where the flow accepted them or repaired the table."""
     is_new_table: bool = False
     """Whether this run made the table."""
+    attention: tuple[str, ...] = ()
+    """What of the flow needs a person's look, over today and yesterday (docs/reference/flows-file.md#warn_above)."""
 
     @property
     def changed(self) -> bool:

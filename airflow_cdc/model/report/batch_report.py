@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from airflow_cdc.model.archive.completeness import OffsetReport
 from airflow_cdc.model.flow.column_origin import TypeReport
 from airflow_cdc.model.flow.engine import Engine
+from airflow_cdc.model.flow.warn_above import WarnAbove
 from airflow_cdc.model.plain_json import JsonObject
 from airflow_cdc.model.position.epochs import Epochs
 from airflow_cdc.model.position.position import Position
@@ -143,6 +144,18 @@ class BatchReport(JsonObject, required=_REQUIRED):
     the last."""
     offsets: OffsetReport = field(default_factory=OffsetReport)
     """Kafka offsets that are missing, repeated, or not recorded in the files."""
+    warn_above: WarnAbove = field(default_factory=WarnAbove)
+    """From how much on the flow asked for a person's look."""
+
+    @property
+    def schema_changes(self) -> tuple[str, ...]:
+        """What changed in the table's columns because the source's did, a line each."""
+        return (
+            *(f"column {name} added" for name in self.columns_added),
+            *(f"column {old} renamed to {new}" for old, new in self.columns_renamed.items()),
+            *(f"column {name} widened" for name in self.columns_widened),
+            *(f"column {name} took values of another type, as text" for name in self.columns_as_text),
+        )
 
     @property
     def summary(self) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from html import escape
 from typing import Any
-
-from airflow_cdc.model.report.batches import batches_by_flow
 
 _MOST_NAMED = 10
 
@@ -20,14 +17,22 @@ class FindingKind(str, Enum):
     STOPPED = "stopped"
     BEHIND = "behind"
     REJECTED = "rejected"
+    NOT_FOUND = "rows not found"
+    UNRESOLVED = "values unresolved"
+    MISSING = "offsets missing"
     UNCONFIRMED = "unconfirmed"
+    SCHEMA = "schema changed"
 
 
 _HEADS = {
     FindingKind.STOPPED: "Stopped",
     FindingKind.BEHIND: "Behind",
     FindingKind.REJECTED: "Rejected records, now in the quarantine",
+    FindingKind.NOT_FOUND: "Rows that an update or a delete should have found",
+    FindingKind.UNRESOLVED: "Rows with NULL for a value that neither an event nor a row carries",
+    FindingKind.MISSING: "Kafka offsets that are missing from the archive",
     FindingKind.UNCONFIRMED: "Rows that the newest snapshot did not find, and that were kept",
+    FindingKind.SCHEMA: "Columns that changed",
 }
 
 
@@ -41,11 +46,15 @@ class Finding:
     text: str
     """One line, without the flow's name."""
     count: int = 1
-    """Rejected records or unconfirmed rows; 1 for other kinds."""
+    """Records, rows, offsets or columns; 1 for a flow that stopped or is behind."""
 
     def line(self) -> str:
         """Return the finding as a line."""
         return f"{self.flow}: {self.text}" if self.flow else self.text
+
+    def sentence(self) -> str:
+        """Return the finding with its kind, without the flow's name."""
+        return f"{_HEADS[self.kind]}: {self.text}"
 
 
 def failures(report: Any) -> Iterator[Finding]:
@@ -64,26 +73,6 @@ def cause_text(error: Mapping[str, Any]) -> str:
     return f"{text} Next step: {error['next_step']}" if error.get("next_step") else text
 
 
-def rejected_records(report: Any, more_than: int) -> Iterator[Finding]:
-    """Yield the flows of which a run rejected more records than a bound."""
-    for name, batches in batches_by_flow(report):
-        read, rejected = (sum(getattr(batch.events, part) for batch in batches) for part in ("read", "rejected"))
-        if rejected <= more_than:
-            continue
-        reasons: Counter[str] = Counter()
-        for batch in batches:
-            reasons.update(batch.rejects)
-        by_reason = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items()))
-        yield Finding(FindingKind.REJECTED, name, f"{rejected:,} of {read:,} records{f' ({by_reason})' if by_reason else ''}", rejected)
-
-
-def unconfirmed_rows(report: Any) -> Iterator[Finding]:
-    """Yield the flows of which a run applied a snapshot that did not find all rows, and kept these."""
-    for name, batches in batches_by_flow(report):
-        if rows := sum(batch.rows_unconfirmed or 0 for batch in batches):
-            yield Finding(FindingKind.UNCONFIRMED, name, f"{rows:,} rows. Next step: airflow-cdc confirm-snapshot {name}", rows)
-
-
 @dataclass(frozen=True)
 class Summary:
     """Findings in the forms that notifiers take."""
@@ -100,7 +89,11 @@ class Summary:
             FindingKind.STOPPED: ("flow stopped", "flows stopped"),
             FindingKind.BEHIND: ("flow behind", "flows behind"),
             FindingKind.REJECTED: ("record rejected", "records rejected"),
+            FindingKind.NOT_FOUND: ("row not found", "rows not found"),
+            FindingKind.UNRESOLVED: ("row with an unknown value", "rows with unknown values"),
+            FindingKind.MISSING: ("offset missing", "offsets missing"),
             FindingKind.UNCONFIRMED: ("row unconfirmed", "rows unconfirmed"),
+            FindingKind.SCHEMA: ("column changed", "columns changed"),
         }
         counts = {kind: sum(finding.count for finding in found) for kind, found in by_kind.items()}
         return ", ".join(f"{count:,} {words[kind][count != 1]}" for kind, count in counts.items())

@@ -50,9 +50,14 @@ LAG_SECONDS = Metric(
     unit="seconds",
 )
 PENDING_BYTES = Metric("cdc.flow.pending_bytes", _GAUGE, "Bytes of the archived files that are not applied.", unit="bytes")
+ATTENTION = Metric(
+    "cdc.flow.attention",
+    _GAUGE,
+    "Number of findings of today and yesterday that ask for a look: rejects, gaps, rows not found, schema changes and the like.",
+)
 PENDING_FILES = Metric("cdc.flow.pending_files", _GAUGE, "Archived files that are not applied.")
 
-METRICS = (EVENTS, ROWS, REJECTED, MICROBATCHES, MICROBATCH_SECONDS, STOPPED, LAG_SECONDS, PENDING_BYTES, PENDING_FILES)
+METRICS = (EVENTS, ROWS, REJECTED, MICROBATCHES, MICROBATCH_SECONDS, STOPPED, ATTENTION, LAG_SECONDS, PENDING_BYTES, PENDING_FILES)
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,8 @@ def samples_of_run(report: ApplyReport) -> Iterator[Sample]:
     for flow in report.flows:
         yield from samples_of_batches(flow.flow, flow.batches)
         yield Sample(STOPPED, flow.flow, int(flow.status is FlowStatus.FAILED))
+        if flow.status is not FlowStatus.FAILED:
+            yield Sample(ATTENTION, flow.flow, len(flow.attention))
 
 
 def samples_of_reading_again(report: ReprocessReport) -> Iterator[Sample]:

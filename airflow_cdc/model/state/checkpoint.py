@@ -12,6 +12,8 @@ from airflow_cdc.model.position.position import Position
 from airflow_cdc.model.position.reach import Reach
 from airflow_cdc.model.position.snapshot import Snapshot
 from airflow_cdc.model.report.batch_report import BatchReport, EventCounts
+from airflow_cdc.model.report.findings import Finding
+from airflow_cdc.model.report.health import FlowHealth
 from airflow_cdc.model.state.microbatch import HeldFile, Microbatch, PlanPosition
 
 _Kept = TypeVar("_Kept")
@@ -68,6 +70,13 @@ class FlowCheckpoint(JsonObject, required=_REQUIRED):
     """The source's logs that the applied events name."""
     moves_kept: int = 0
     """Key changes that were written down, since the flow began: 0 where no late event can concern a row under another key."""
+    health: FlowHealth = field(default_factory=FlowHealth)
+    """Counts of the last days that may need a person's look."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What of the flow needs a person's look, as of now."""
+        return self.health.findings(self.flow, is_undecided=bool(self.undecided_snapshots))
 
     def plan(self, archive: str) -> tuple[PlanPosition, tuple[HeldFile, ...]]:
         """Return how far an archive's surveys are applied, and the earlier files that wait."""
@@ -111,6 +120,7 @@ class FlowCheckpoint(JsonObject, required=_REQUIRED):
             epochs=report.epochs if report.epochs.begins else self.epochs,
             unpaired_moves=max(0, self.unpaired_moves + report.unpaired_moves),
             moves_kept=self.moves_kept + report.moves_kept,
+            health=self.health.after(report),
             tables=self.tables | {shape.table for shape in intent.shapes if shape.table},
             logs=self.logs | intent.logs,
             committed_through=max(times, default=None),

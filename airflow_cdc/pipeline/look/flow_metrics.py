@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from airflow_cdc.model.look.lag import Lag, age_of, find_lag
 from airflow_cdc.model.look.lag_metrics import samples_of_lag
 from airflow_cdc.model.look.pending import surveyed_pending
-from airflow_cdc.model.report.metrics import EVENTS, MICROBATCH_SECONDS, MICROBATCHES, Sample, outcomes_of, samples_of_batches
+from airflow_cdc.model.report.metrics import ATTENTION, EVENTS, MICROBATCH_SECONDS, MICROBATCHES, Sample, outcomes_of, samples_of_batches
 from airflow_cdc.model.state.checkpoint import FlowCheckpoint
 from airflow_cdc.model.state.lake import ArchiveState, FlowState, archives_in, flows_in
 from airflow_cdc.model.state.ledger import Ledger
@@ -65,6 +65,7 @@ def _counted(flow: FlowState, checkpoint: FlowCheckpoint) -> Iterator[Sample]:
     name = checkpoint.flow
     yield from (Sample(EVENTS, name, count, part) for part, count in outcomes_of(checkpoint.events).items())
     yield Sample(MICROBATCHES, name, checkpoint.number)
+    yield Sample(ATTENTION, name, len(checkpoint.findings))
     if last := flow.report(checkpoint.number):
         yield Sample(MICROBATCH_SECONDS, name, last.seconds)
 

@@ -135,7 +135,7 @@ class FlowRun:
         status = FlowStatus.APPLIED if reports else FlowStatus.WAITING if waiting or cut or outside else FlowStatus.UP_TO_DATE
         gaps = (self._awaited.gaps or self._gaps)[:MOST_LISTED] if waiting else ()
         has_merged = any(report.table_version is not None for report in reports)
-        columns = self._columns() if has_merged else {}
+        columns, checkpoint = self._columns() if has_merged else {}, self.state.checkpoint()
         return FlowOutcome(
             self.flow.name,
             status,
@@ -146,10 +146,11 @@ class FlowRun:
             cut_files=len(cut),
             cut_records=sum(cut.values()),
             outside_files=len(outside),
-            table_version=self.state.checkpoint().table_version,
+            table_version=checkpoint.table_version,
             columns=columns,
             document_columns=tuple(name for name in self.flow.document_columns if name in columns),
             foreign_changes=tuple(self._check.changes),
+            attention=tuple(finding.sentence() for finding in checkpoint.findings),
             is_new_table=has_merged and not self.state.had_table_before(reports[0].microbatch),
         )
 
@@ -368,7 +369,8 @@ class FlowRun:
             release_session(session)
         owned = [file for file in microbatch.files if file.path not in microbatch.rests]
         before, known = self._applied_offsets(checkpoint), self._surveyed_offsets[0]
-        report = replace(report, offsets=report_offsets(self.flow.topic, owned, microbatch.offsets, before=before, known=known))
+        offsets = report_offsets(self.flow.topic, owned, microbatch.offsets, before=before, known=known)
+        report = replace(report, offsets=offsets, warn_above=self.flow.warn_above)
         self.state.write_commit(report, self.table, microbatch.digest)
         self._awaited.together = frozenset()
         self.run.after_effect("commit")

@@ -56,6 +56,8 @@ class FlowView:
     table: str
     standing: Standing
     reason: str
+    findings: tuple[str, ...]
+    """What its last microbatches did that needs a look."""
     waiting: Waiting
     checkpoint: FlowCheckpoint
     last: DoneMicrobatch | None
@@ -239,7 +241,8 @@ class LakeView:
         is_known = known is not None and now - known.read_at < _WHOLE_AGAIN and state.marker(known.checkpoint.number + 1) is None
         checkpoint = known.checkpoint if known is not None and is_known else state.checkpoint(write=False)
         waiting = waiting_of(archives, name, checkpoint)
-        standing, reason = standing_of(self.fs, self.root, state, waiting=waiting, archives=archives)
+        findings = checkpoint.findings
+        standing, reason = standing_of(self.fs, self.root, state, waiting=waiting, archives=archives, findings=findings)
         connector = known.connector if known is not None and known.connector else None
         return FlowView(
             flow=name,
@@ -247,6 +250,7 @@ class LakeView:
             table=table_of(self.lake, checkpoint),
             standing=standing,
             reason=reason,
+            findings=tuple(finding.sentence() for finding in findings),
             waiting=waiting,
             checkpoint=checkpoint,
             last=self._last(state, checkpoint.number),

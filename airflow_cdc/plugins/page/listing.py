@@ -16,7 +16,8 @@ from airflow_cdc.plugins.page.points import lag_at_commit, point
 _MOST_HELD = 100
 POINTS = 24
 """Microbatches in a small plot."""
-_URGENCY = [Standing.STOPPED, Standing.UNKNOWN, Standing.WAITING, Standing.BEHIND, Standing.CATCHING_UP, Standing.UP_TO_DATE]
+_DONE = (Standing.ATTENTION, Standing.UP_TO_DATE)
+_URGENCY = [Standing.STOPPED, Standing.UNKNOWN, Standing.WAITING, Standing.BEHIND, Standing.CATCHING_UP, *_DONE]
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def with_trouble(flow: FlowView, trouble: Trouble | None) -> FlowView:
     """Return a flow, stopped where no run goes on with what waits, or nobody looks. What the lake itself shows of why comes first."""
     if trouble is None or flow.standing in (Standing.STOPPED, Standing.CATCHING_UP):
         return flow
-    if flow.standing is Standing.UP_TO_DATE and not trouble.stops_always:
+    if flow.standing in _DONE and not trouble.stops_always:
         return flow
     return FlowView(**{**vars(flow), "standing": Standing.STOPPED, "reason": trouble.text})
 
@@ -140,6 +141,7 @@ def summary(flow: FlowView) -> dict[str, Any]:
         "table": flow.table,
         "standing": flow.standing.value,
         "reason": flow.reason,
+        "findings": flow.findings,
         "lag_seconds": lag_seconds(flow, time.time()),
         "waiting": dict(vars(flow.waiting)),
         "microbatches": flow.checkpoint.number,

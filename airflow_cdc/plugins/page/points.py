@@ -46,9 +46,6 @@ def schema_changes(done: DoneMicrobatch) -> list[str]:
     if report is None:
         return []
     return [
-        *(f"column {name} added" for name in report.columns_added),
-        *(f"column {old} renamed to {new}" for old, new in report.columns_renamed.items()),
-        *(f"column {name} widened" for name in report.columns_widened),
-        *(f"column {name} took values of another type, as text" for name in report.columns_as_text),
+        *report.schema_changes,
         *(f"column {name} filled from the documents" for name in report.columns_filled),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from packaging.version import Version
 
 from airflow_cdc.dag_factory import cdc_dags
 from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.flow.warn_above import WarnAbove
 from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.report.batch_report import BatchReport, EventCounts
 from airflow_cdc.notifications.flows import CdcNotifier
@@ -120,9 +122,9 @@ def test_a_job_that_left_no_report_is_mailed_by_the_tasks_error(scene: Any, airf
 def test_bounds_decide_what_is_worth_a_message() -> None:
     both = applied(REJECTING, UNCONFIRMED)
     assert summary(both).title == "3 records rejected, 12 rows unconfirmed"
-    assert summary(both, rejected_more_than=2).title == "3 records rejected, 12 rows unconfirmed"
-    assert summary(both, rejected_more_than=3).title == "12 rows unconfirmed"
-    assert summary(both, rejected_more_than=None, unconfirmed_rows=False).findings == ()
+    tolerant = replace(REJECTING, warn_above=WarnAbove(rejected=0.003))
+    assert summary(applied(tolerant, UNCONFIRMED)).title == "12 rows unconfirmed"
+    assert summary(both, attention=False).findings == ()
     assert summary(STOPPED, stopped=False).findings == ()
 
 
@@ -176,19 +178,19 @@ defaults:
   notify:
   - by: airflow.providers.smtp.notifications.smtp.SmtpNotifier
     arguments: {{from_email: a@example.com, to: b@example.com, subject: "{{{{ cdc.title }}}}", html_content: "{{{{ cdc.text }}}}"}}
-    rejected_more_than: {bound}
+    attention: {attention}
 dags:
 - dag_id: cdc_by_file
   tables: ["*"]
 """
 
 
-@pytest.mark.parametrize(("bound", "titles"), [(0, ["3 records rejected"]), (3, [])])
+@pytest.mark.parametrize(("attention", "titles"), [("true", ["3 records rejected"]), ("false", [])])
 def test_a_dag_of_the_file_notifies_by_what_the_file_says(
-    scene: Any, airflow_database: None, mail: MailServer, bound: int, titles: list[str], tmp_path: Path
+    scene: Any, airflow_database: None, mail: MailServer, attention: str, titles: list[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "airflow_cdc.yaml"
-    file.write_text(YAML.format(bound=bound))
+    file.write_text(YAML.format(attention=attention))
     dag = cdc_dags(file)["cdc_by_file"]
     scene.land("0000000000")
     scene.submit_leaves(applied(REJECTING).to_json(), exit_code=0)
@@ -203,12 +205,12 @@ def test_a_dag_of_the_file_notifies_by_what_the_file_says(
     [
         ({"SmtpNotifier\n": "NoNotifier\n"}, "notify is .*NoNotifier', which cannot be imported"),
         ({"to: b": "whom: b"}, "notify by .*SmtpNotifier with .*'whom'"),
-        ({"rejected_more_than: 0": "rejected_more_than: -1"}, "defaults.notify.0..rejected_more_than is -1, expected"),
-        ({"rejected_more_than: 0": "rejects: 0"}, "rejects is no setting; known are arguments, behind_seconds, by,"),
+        ({"attention: true": "attention: -1"}, "defaults.notify.0..attention is -1, expected"),
+        ({"attention: true": "rejects: 0"}, "rejects is no setting; known are arguments, attention, behind_seconds, by,"),
     ],
 )
 def test_a_notifier_that_cannot_be_made_is_the_files_error(tmp_path: Path, changes: dict[str, str], said: str) -> None:
-    text = YAML.format(bound=0)
+    text = YAML.format(attention="true")
     for old, new in changes.items():
         assert old in text
         text = text.replace(old, new)

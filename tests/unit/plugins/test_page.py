@@ -112,6 +112,21 @@ def test_a_flow_whose_last_run_failed_is_stopped_while_something_waits(page: Pag
         page.context.failed = {}
 
 
+def test_a_flow_that_rejected_records_today_needs_a_look_although_nothing_waits(page: Page) -> None:
+    assert page.listed(standing="needs a look") == [CUSTOMERS]
+    flow = page.get("flow", flow=CUSTOMERS)
+    assert flow["findings"] == [
+        "Rejected records, now in the quarantine: 1 of 9 records (1 malformed_json)",
+        "Columns that changed: column city added",
+    ]
+    page.context.failed = {CUSTOMERS: Trouble("Dag merge is due every 10 minutes, …", stops_always=True)}
+    try:
+        flow = page.get("flow", flow=CUSTOMERS)
+        assert (flow["standing"], len(flow["findings"])) == ("stopped", 2)
+    finally:
+        page.context.failed = {}
+
+
 def test_microbatches_are_bounded_and_ascending(page: Page) -> None:
     found = page.get("microbatches", flow=ORDERS, limit=3)
     assert [each["number"] for each in found["microbatches"]] == [10, 11, 12]

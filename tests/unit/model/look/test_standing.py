@@ -30,14 +30,15 @@ def stands(shop: Shop, name: str) -> tuple[Standing, str, Waiting]:
     root = str(shop.lake)
     archives = [look_at(state, listed(state)) for state in archives_in(FS, root)]
     flow = FlowState(FS, root, name)
-    waiting = waiting_of(archives, name, flow.checkpoint(write=False))
-    return *standing_of(FS, root, flow, waiting=waiting, archives=archives), waiting
+    checkpoint = flow.checkpoint(write=False)
+    waiting = waiting_of(archives, name, checkpoint)
+    return *standing_of(FS, root, flow, waiting=waiting, archives=archives, findings=checkpoint.findings), waiting
 
 
 @pytest.mark.parametrize(
     ("flow", "word", "sentence"),
     [
-        (CUSTOMERS, Standing.UP_TO_DATE, ""),
+        (CUSTOMERS, Standing.ATTENTION, ""),
         (ORDERS, Standing.UP_TO_DATE, ""),
         (LINES, Standing.BEHIND, "1 archived file waits for the next run."),
         (ACCOUNTS, Standing.BEHIND, "1 archived file waits for the next run."),
@@ -91,7 +92,7 @@ def test_files_that_no_run_has_looked_at_wait_too(shop: Shop) -> None:
     standing, reason, waiting = stands(shop, ORDERS)
     assert (standing, waiting) == (Standing.BEHIND, Waiting(files=1000, bytes=2000, unsurveyed=1000))
     assert reason == "1,000 archived files wait for the next run; no run has looked at 1,000 of them."
-    assert stands(shop, CUSTOMERS)[0] is Standing.UP_TO_DATE
+    assert stands(shop, CUSTOMERS)[0] is Standing.ATTENTION
 
 
 def test_a_flow_is_not_up_to_date_where_its_archive_cannot_be_listed(shop: Shop) -> None:

@@ -171,7 +171,9 @@ FULL_AS_JSON = {
         "overlaps": [{"partition": 0, "first": 5, "last": 5, "file": "c"}],
         "repeated": 1,
         "untold": 3,
+        "newly_missing": 0,
     },
+    "warn_above": {},
 }
 
 

@@ -19,6 +19,7 @@ from airflow_cdc.model.files import create_json, read_json
 from airflow_cdc.model.places import delete_markers_uri, flow_folder, quarantine_uri, staging_uri
 from airflow_cdc.model.position.position import Position
 from airflow_cdc.model.report.batch_report import BatchReport, EventCounts
+from airflow_cdc.model.report.health import FlowHealth, HealthCounts
 from airflow_cdc.model.state.checkpoint import FlowCheckpoint
 from airflow_cdc.model.state.lake import FlowState, flows_in
 from airflow_cdc.model.state.microbatch import HeldFile, Microbatch, PlanPosition
@@ -57,6 +58,7 @@ def history(tmp_path: Path) -> tuple[FlowState, list[FlowCheckpoint]]:
             EventCounts(read=3, merged=3),
             TABLE,
             4,
+            health=FlowHealth(last=HealthCounts(read=3)),
         ),
         FlowCheckpoint(
             "t",
@@ -68,6 +70,7 @@ def history(tmp_path: Path) -> tuple[FlowState, list[FlowCheckpoint]]:
             EventCounts(read=5, merged=4, stale=1),
             TABLE,
             4,
+            health=FlowHealth(last=HealthCounts(read=2)),
         ),
         FlowCheckpoint(
             "t",
@@ -79,6 +82,7 @@ def history(tmp_path: Path) -> tuple[FlowState, list[FlowCheckpoint]]:
             EventCounts(read=6, merged=5, stale=1),
             TABLE,
             9,
+            health=FlowHealth(last=HealthCounts(read=1)),
         ),
     ]
     reports = [

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from airflow_cdc.model.errors import StateTooNewError, StateUnreadableError
+from airflow_cdc.model.flow.warn_above import WarnAbove
 from airflow_cdc.model.plain_json import JsonArray, JsonObject
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.model.report.flows_report import FlowsReport
+from airflow_cdc.model.report.health import FlowHealth, HealthCounts
 from airflow_cdc.model.report.verification import VerifyReport
 from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.model.state.lease import Leases
@@ -158,10 +160,16 @@ NEVER_SET = {
     "MaintenanceReport": {"reports_removed"},
     "ArchivedFile": {"may_be_companion"},
     "TopicShape": {"log"},
-    "FlowCheckpoint": {"logs", "moves_kept"},
+    "FlowCheckpoint": {"logs", "moves_kept", "health"},
+    "OffsetReport": {"newly_missing"},
+    "FlowOutcome": {"attention"},
     "Snapshot": {"marks_tables", "followed"},
-    "BatchReport": {"engine", "engine_reason", "moves_kept", "rows_not_found", "updates_without_old_key", "started_at", "stage_seconds"},
+    "BatchReport": {
+        *("engine", "engine_reason", "moves_kept", "rows_not_found", "updates_without_old_key"),
+        *("started_at", "stage_seconds", "warn_above"),
+    },
     "TableVerification": {"doubled"},
+    **{each.__name__: {field.name for field in dataclasses.fields(each)} for each in (FlowHealth, HealthCounts, WarnAbove)},
 }
 
 
