@@ -4,6 +4,7 @@ download.
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 import tempfile
@@ -12,7 +13,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from airflow_cdc.runtime.layout import RuntimeInstallError, jars_folder, pyspark_folder, runtime_folder
-from airflow_cdc.runtime.spark_minors import own_minor
+from airflow_cdc.runtime.spark_minors import own_minor, where_it_runs
 
 _SECONDS_TO_RESOLVE = 900
 _LINES_SHOWN = 12
@@ -63,13 +64,31 @@ def install_delta_jars(java_home: Path) -> None:
     """Resolve the jars from Maven Central and put them in place, all or none.
 
     :param java_home: the Java that Ivy runs on.
-    :raises RuntimeInstallError: when they cannot be resolved.
+    :raises RuntimeInstallError: when they cannot be resolved, or hold something else than what is recorded.
     """
     runtime_folder().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="ivy-", dir=runtime_folder()) as scratch:
         resolved = _resolve(java_home, Path(scratch))
+        refuse_other_jars(resolved)
         shutil.rmtree(jars_folder(), ignore_errors=True)
         resolved.replace(jars_folder())
+
+
+def refuse_other_jars(folder: Path) -> None:
+    """Refuse jars that are not, byte by byte, those that the tests of this version ran with: a mirror may serve anything.
+
+    :raises RuntimeInstallError: for a jar whose SHA-256 is not recorded under its name.
+    """
+    recorded = where_it_runs()["jars"]
+    for jar in sorted(folder.glob("*.jar")):
+        seen = hashlib.sha256(jar.read_bytes()).hexdigest()
+        if seen != recorded.get(jar.name):
+            expected = recorded.get(jar.name, "none, because this version of airflow-cdc does not use the jar")
+            raise RuntimeInstallError(
+                f"{jar.name} has SHA-256 {seen}, expected {expected}.",
+                next_step="see which mirror of Maven Central serves this machine, and have it serve Maven Central's own file.",
+                package=own_minor().delta,
+            )
 
 
 def _resolve(java_home: Path, scratch: Path) -> Path:

@@ -17,11 +17,13 @@ from packaging.requirements import Requirement
 
 from airflow_cdc import runtime
 from airflow_cdc.runtime import bundled_java, layout
-from airflow_cdc.runtime.delta_jars import _proxy_options
+from airflow_cdc.runtime.delta_jars import _proxy_options, refuse_other_jars
 from airflow_cdc.runtime.probe_java import Java, major_version, parse_release, probe_java
 from airflow_cdc.runtime.spark_minors import spark_minors
 from airflow_cdc.runtime.truststore import certificate_bundle, truststore
 
+INSTALLED_JARS = layout.jars_folder()
+"""Those that the tests run with."""
 VECTOR = "--add-modules=jdk.incubator.vector"
 MAIN_JAR = "delta-spark_4.2_2.13-4.4.0.jar"
 AVRO_JAR = "spark-avro_2.13-4.1.1.jar"
@@ -241,6 +243,21 @@ class TestDeltaJars:
         assert runtime.delta_jars() == []
         (folder / AVRO_JAR).rename(folder / MAIN_JAR)
         assert runtime.delta_jars() == []
+
+    def test_only_jars_with_a_recorded_content_are_installed(self, tmp_path: Path) -> None:
+        copied = Path(shutil.copytree(INSTALLED_JARS, tmp_path / "jars"))
+        assert len(list(copied.glob("*.jar"))) == 6
+        refuse_other_jars(copied)
+        whole = (copied / MAIN_JAR).read_bytes()
+        (copied / MAIN_JAR).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        with pytest.raises(
+            runtime.RuntimeInstallError, match=rf"{MAIN_JAR} has SHA-256 [0-9a-f]{{64}}, expected 27d4fd8b.*Next step: see which mirror"
+        ):
+            refuse_other_jars(copied)
+        (copied / MAIN_JAR).write_bytes(whole)
+        (copied / "more-1.0.jar").touch()
+        with pytest.raises(runtime.RuntimeInstallError, match=r"more-1\.0\.jar has .*expected none"):
+            refuse_other_jars(copied)
 
     def test_ivy_gets_the_proxy(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("https_proxy", raising=False)
