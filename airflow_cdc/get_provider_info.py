@@ -76,7 +76,7 @@ def get_provider_info() -> dict[str, Any]:
                 "airflow_cdc.hooks.lake.CdcLakeHook",
                 label="Lake root URL",
                 placeholder="s3://bucket/lake",
-                fields={"engine": _ENGINE},
+                fields={"engine": _ENGINE, "page_reads": _PAGE_READS},
             ),
         ],
     }
@@ -131,6 +131,12 @@ _FORMAT = {
 _ENGINE = {
     "label": "Engine",
     "description": "What merges into the lake where a task names no engine: auto, spark or native. Empty: each flow's setting.",
+    "schema": {"type": ["string", "null"]},
+}
+_PAGE_READS = {
+    "label": "The page reads",
+    "description": "Folders outside of the lake that the page may read, separated by commas: of tables that are elsewhere, and of"
+    " archives whose connection is in a secrets backend.",
     "schema": {"type": ["string", "null"]},
 }
 _SOURCE = {

@@ -59,7 +59,7 @@ def asset_dataset(asset: Any, lineage_context: Any) -> Dataset | None:  # noqa: 
     if table is None:
         return None
     lake = CdcLakeHook(table.lake_conn_id)
-    place = FlowState(lake.fs, lake.fs_root, table.flow).checkpoint().table or CdcFlow(table.flow).table_path(lake.root)
+    place = FlowState(lake.fs, lake.fs_root, table.flow).checkpoint().table_in(lake.root) or CdcFlow(table.flow).table_path(lake.root)
     return Dataset(*dataset_name(place))
 
 

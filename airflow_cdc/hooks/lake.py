@@ -6,7 +6,9 @@ from typing import Any
 
 from airflow_cdc.hooks.connection_fields import extra
 from airflow_cdc.hooks.storage import CdcStorageHook
+from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.flow.engine import engine_of
+from airflow_cdc.model.places import is_whole
 from airflow_cdc.model.state.lake import flows_in
 
 _NAMED = 5
@@ -40,6 +42,21 @@ class CdcLakeHook(CdcStorageHook):
         """
         named: str | None = extra(self.connection, "engine")
         return (found := engine_of(named)) and found.value
+
+    @property
+    def page_reads(self) -> tuple[str, ...]:
+        """Folders outside of the lake that the page may read: of tables that are elsewhere, and of archives without a listed connection.
+
+        :raises ConfigurationError: when they are no texts.
+        """
+        found = extra(self.connection, "page_reads") or ()
+        given = [part.strip() for part in found.split(",")] if isinstance(found, str) else found
+        if not isinstance(given, list | tuple) or not all(isinstance(each, str) and is_whole(each) for each in given):
+            raise ConfigurationError(
+                f"Connection {self.conn_id}: page_reads is {found!r}, expected paths or URLs.",
+                next_step='Correct the extra of the connection: {"page_reads": "s3://bucket/tables, /data/archive"}.',
+            )
+        return tuple(given)
 
     def _findings(self) -> str:
         if not self.fs.exists(self.fs_root):

@@ -31,6 +31,36 @@ def is_whole(table: str) -> bool:
     return "://" in table or table.startswith("/")
 
 
+def place_in(lake: str, table: str) -> str:
+    """Return what a lake's state holds of a table: its path below the lake, or the whole URI of one that is elsewhere.
+
+    A lake that was copied or moved has its own tables: with whole URIs it would go on naming the original's.
+    """
+    root = f"{lake.rstrip('/')}/"
+    below = table.removeprefix(root)
+    return below if table.startswith(root) and not is_whole(below) and is_place(below) else table
+
+
+def is_within(uri: str, root: str) -> bool:
+    """Return whether a URI is a root's, or of something below it, as both are spelled."""
+    uri, root = _in_one_spelling(uri), _in_one_spelling(root)
+    return (uri == root or uri.startswith(f"{root}/")) and not {".", ".."} & set(uri.split("/"))
+
+
+def is_same(left: str, right: str) -> bool:
+    """Return whether two URIs are of one place, by their spelling."""
+    return _in_one_spelling(left) == _in_one_spelling(right)
+
+
+def _in_one_spelling(uri: str) -> str:
+    return re.sub(r"^file:/+", "/", re.sub(r"^s3[an]://", "s3://", uri)).rstrip("/")
+
+
+def place_at(lake: str, place: str) -> str:
+    """Return the URI of a table, given what :func:`place_in` returned or a flow's settings name."""
+    return place if is_whole(place) else f"{lake.rstrip('/')}/{place}"
+
+
 def flow_folder(flow: str) -> str:
     """Return a flow's folder name: its name, with characters that a path cannot hold as %XX."""
     # These two names are legal for topics, but not for folders.

@@ -143,7 +143,7 @@ def _as_applied(lake: CdcLakeHook, report: ReprocessReport) -> ApplyReport:
     changed = [flow for flow in report.flows if any(batch.table_version is not None for batch in flow.done)]
     outcomes = []
     for flow in changed:
-        table = FlowState(lake.fs, lake.fs_root, flow.flow).checkpoint().table
+        table = FlowState(lake.fs, lake.fs_root, flow.flow).checkpoint().table_in(lake.root)
         versions = [batch.table_version for batch in flow.done if batch.table_version is not None]
         outcomes.append(FlowOutcome(flow.flow, FlowStatus.APPLIED, table, flow.done, table_version=max(versions)))
     return ApplyReport(report.archive, report.lake, tuple(outcomes))

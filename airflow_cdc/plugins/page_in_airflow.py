@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from airflow.api_fastapi.app import get_auth_manager
@@ -23,6 +24,7 @@ from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.hooks.storage import CdcStorageHook
 from airflow_cdc.model.errors import CdcError, ConfigurationError
 from airflow_cdc.model.files import FileSystem, short_hash
+from airflow_cdc.model.places import is_same, is_within
 from airflow_cdc.pipeline.spark.storage import file_system, scoped_options
 from airflow_cdc.plugins import dag_runs
 from airflow_cdc.plugins.dag_actions import Places, dags_for
@@ -60,12 +62,12 @@ class AirflowContext:
         :raises ConfigurationError: when there is no such connection, or it is of another type.
         """
         hook = _hook(lake)
-        options = hook.storage_settings().file_systems
-        state = short_hash(json.dumps([hook.root, options], sort_keys=True, default=str))
+        options, roots = hook.storage_settings().file_systems, (hook.root, *hook.page_reads)
+        state = short_hash(json.dumps([roots, options], sort_keys=True, default=str))
         with scoped_options(options):
             with self._lock:
                 if self._views.get(lake, ("",))[0] != state:
-                    self._views[lake] = state, LakeView(hook.root, self.reach)
+                    self._views[lake] = state, LakeView(hook.root, partial(_reach, roots), partial(_is_within, roots))
             yield
 
     def view(self, lake: str) -> LakeView:
@@ -84,13 +86,6 @@ class AirflowContext:
             return asked == "all"
         details, user = ConnectionDetails(conn_id=lake), request.state.cdc_user
         return bool(get_auth_manager().is_authorized_connection(method="GET", details=details, user=user))
-
-    def reach(self, archive: str) -> tuple[FileSystem, str]:
-        """Return an archive's file system: by the connection of type ``cdc_archive`` that has this root, else as the lake's store."""
-        conn_id = next(_with_root(CdcArchiveHook, [archive]), None)
-        with scoped_options(CdcArchiveHook(conn_id).storage_settings().file_systems if conn_id else {}):
-            found: tuple[FileSystem, str] = file_system(archive)
-        return found
 
     def troubles(self, request: Request, lake: str, flows: Iterable[str]) -> dict[str, Trouble]:
         """Return by flow why nothing goes on: no run has looked for two schedules, the Dag is paused, or what the last run failed with."""
@@ -123,6 +118,27 @@ class AirflowContext:
             return {"id": conn_id, "uri": None, "error": str(error)}
 
 
+def _is_within(roots: Iterable[str], uri: str) -> bool:
+    return any(is_within(uri, root) for root in roots)
+
+
+def _reach(roots: Iterable[str], archive: str) -> tuple[FileSystem, str]:
+    """Return an archive's file system: by the connection of type ``cdc_archive`` that has this root, else as the lake's store.
+
+    :param roots: folders that the page reads without such a connection.
+    :raises ConfigurationError: for another archive: whoever writes the lake's state can name any place that the server reaches.
+    """
+    conn_id = next(_with_root(CdcArchiveHook, [archive]), None)
+    if conn_id is None and not _is_within(roots, archive):
+        raise ConfigurationError(
+            f"No connection of type cdc_archive has the root {archive}, so the page does not read it.",
+            next_step="If its connection is in a secrets backend, add the root to page_reads in the extra of the lake's connection.",
+        )
+    with scoped_options(CdcArchiveHook(conn_id).storage_settings().file_systems if conn_id else {}):
+        found: tuple[FileSystem, str] = file_system(archive)
+    return found
+
+
 def _hook(lake: str) -> CdcLakeHook:
     if not _is_lake(lake):
         # The same for what is not there and what is another thing: who looks learns no other connection's id.
@@ -142,10 +158,11 @@ def _is_lake(conn_id: str) -> bool:
 
 def _with_root(kind: type[CdcStorageHook], roots: Iterable[str]) -> Iterator[str]:
     """Yield the connections of a kind whose root is one of these."""
-    wanted = {root.rstrip("/") for root in roots}
+    wanted = tuple(roots)
     for conn_id in connection_ids(kind.conn_type):
         with suppress(CdcError):
-            if kind(conn_id).root.rstrip("/") in wanted:
+            root = kind(conn_id).root
+            if any(is_same(root, each) for each in wanted):
                 yield conn_id
 
 

@@ -33,7 +33,7 @@ from airflow_cdc.model.flow.scd_columns import ScdColumns, scd_columns
 from airflow_cdc.model.flow.setting_forms import catalog_name, newer_names, one_of, positive, text, text_or_none, texts
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.flow.warn_above import WarnAbove, warn_above
-from airflow_cdc.model.places import is_place, is_whole
+from airflow_cdc.model.places import is_place, place_at
 
 DEFAULT_MICROBATCH_BYTES = 1024**3
 SCD_TYPES = (1, 2)
@@ -204,8 +204,7 @@ class CdcFlow:
 
     def table_path(self, lake: str) -> str:
         """Return the URI of the target table."""
-        table = self.table or self.topic
-        return table if is_whole(table) else f"{lake.rstrip('/')}/{table}"
+        return place_at(lake, self.table or self.topic)
 
     @classmethod
     def from_mapping(cls, entry: Mapping[str, Any]) -> CdcFlow:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from airflow_cdc.model.archive.completeness import ArchivedOffsets
+from airflow_cdc.model.places import place_at
 from airflow_cdc.model.plain_json import JsonObject
 from airflow_cdc.model.position.epochs import Epochs
 from airflow_cdc.model.position.position import Position
@@ -42,7 +43,7 @@ class FlowCheckpoint(JsonObject, required=_REQUIRED):
     events: EventCounts = field(default_factory=EventCounts)
     """Sums since the flow began."""
     table: str | None = None
-    """URI of the target table."""
+    """The target table, as :func:`airflow_cdc.model.places.place_in` keeps it; None before the first microbatch."""
     table_version: int | None = None
     held: dict[str, tuple[HeldFile, ...]] = field(default_factory=dict)
     """By archive root: files before ``planned`` that wait, wholly or in part, for missing offsets or a transaction."""
@@ -77,6 +78,10 @@ class FlowCheckpoint(JsonObject, required=_REQUIRED):
     def findings(self) -> tuple[Finding, ...]:
         """What of the flow needs a person's look, as of now."""
         return self.health.findings(self.flow, is_undecided=bool(self.undecided_snapshots))
+
+    def table_in(self, lake: str) -> str | None:
+        """Return the URI of the target table, in the lake whose state this is; None before the first microbatch."""
+        return place_at(lake, self.table) if self.table else None
 
     def plan(self, archive: str) -> tuple[PlanPosition, tuple[HeldFile, ...]]:
         """Return how far an archive's surveys are applied, and the earlier files that wait."""

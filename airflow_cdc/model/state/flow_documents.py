@@ -22,7 +22,7 @@ class CommitMarker(JsonObject, omits_defaults=True):
     """Marks a microbatch as done, with its report."""
 
     table: str
-    """URI of the target table."""
+    """The target table, as :func:`airflow_cdc.model.places.place_in` keeps it."""
     report: BatchReport
     committed_at: str | None = None
     """When the marker was written, in ISO 8601; for a rebuilt marker later than the commit."""

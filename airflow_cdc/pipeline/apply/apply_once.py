@@ -84,7 +84,7 @@ class _Stages:
 
 def _refuse_another_place(run: MicrobatchRun) -> None:
     """Stop where the settings name a new location without a table: it would lack all rows merged so far."""
-    before, now = run.checkpoint.table, run.flow.table_path(run.lake)
+    before, now = run.checkpoint.table_in(run.lake), run.flow.table_path(run.lake)
     if run.checkpoint.table_version is not None and before != now:
         raise ConfigurationError(
             f"Flow {run.flow.name}: its rows up to microbatch {run.checkpoint.number} are in {before}; the settings name {now}, where no"

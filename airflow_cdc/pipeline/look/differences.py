@@ -84,7 +84,7 @@ def compare_natively(left: str, right: str, globs: Iterable[str] = (), sample: i
 def _tables_in(lake: str, globs: tuple[str, ...]) -> list[str]:
     fs, root = file_system(lake)
     flows = [flow for flow in flows_in(fs, root) if matches_any(flow, globs)]
-    tables = {flow: FlowState(fs, root, flow).checkpoint().table for flow in flows}
+    tables = {flow: FlowState(fs, root, flow).checkpoint().table_in(lake) for flow in flows}
     return [flow for flow, table in tables.items() if table and open_table(table) is not None]
 
 

@@ -22,7 +22,7 @@ def verify_keys_natively(lake: str, globs: Iterable[str] = (), sample: int = 20)
     """
     fs, root = file_system(lake)
     flows, patterns = flows_in(fs, root), tuple(globs)
-    tables = [found for flow in flows if matches_any(flow, patterns) and (found := _verify(FlowState(fs, root, flow), flow, sample))]
+    tables = [found for flow in flows if matches_any(flow, patterns) and (found := _verify(lake, FlowState(fs, root, flow), flow, sample))]
     return report_on_keys(lake, tables)
 
 
@@ -44,9 +44,9 @@ def has_one_row_a_key(mode: TableMode, keys: Iterable[str]) -> bool:
     return bool(tuple(keys)) and mode not in {TableMode.CHANGE_LOG, TableMode.MULTISET}
 
 
-def _verify(state: FlowState, flow: str, sample: int) -> TableVerification | None:
+def _verify(lake: str, state: FlowState, flow: str, sample: int) -> TableVerification | None:
     checkpoint = state.checkpoint()
-    table = open_table(checkpoint.table) if checkpoint.table else None
+    table = open_table(uri) if (uri := checkpoint.table_in(lake)) else None
     if table is None or not has_one_row_a_key(table.mode, table.keys):
         return None
     applied = {name: str(position) for name, position in sorted(checkpoint.applied_through.items())}

@@ -126,7 +126,7 @@ def explain_flow(lake: str, flow: str, settings: Mapping[str, CdcFlow], archive:
             next_step="Spell the archive's root as the runs do.",
         )
     asked = settings_of(settings, flow)
-    table = checkpoint.table or asked.table_path(lake)
+    table = checkpoint.table_in(lake) or asked.table_path(lake)
     target = read_target(_NO_SESSION, table) if describe_natively(table) else None
     plans = tuple(_Planner(lake, asked, state, checkpoint, *pair).plan(target) for pair in chosen)
     last = state.report(checkpoint.number)

@@ -90,7 +90,7 @@ def _facts(uri: str) -> TableFacts | None:
 
 def table_of(lake: str, checkpoint: FlowCheckpoint) -> str:
     """Return the URI of a flow's table, whether it exists or not."""
-    return checkpoint.table or f"{lake.rstrip('/')}/{checkpoint.flow}"
+    return checkpoint.table_in(lake) or f"{lake.rstrip('/')}/{checkpoint.flow}"
 
 
 def _summarize(lake: str, state: FlowState, facts_of: FactsOf, archives: Archives) -> FlowSummary:

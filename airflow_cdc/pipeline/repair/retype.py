@@ -89,7 +89,7 @@ def _retype(order: Retyping, archive: str, lake: str, lease: Lease) -> Retyped:
     state, flow = ArchiveState(fs, root, archive), settings_of(order.flows, order.flow)
     past = FlowState(fs, root, order.flow)
     checkpoint = past.checkpoint()
-    target = read_target(order.spark, spark_uri(checkpoint.table)) if checkpoint.table else None
+    target = read_target(order.spark, spark_uri(table)) if (table := checkpoint.table_in(lake)) else None
     if target is None:
         raise ConfigurationError(
             f"Flow {order.flow}: there is no table to retype.",
@@ -203,7 +203,7 @@ class _FlowRetyping:
 
     @property
     def _table(self) -> str:
-        return spark_uri(str(self.checkpoint.table))
+        return spark_uri(str(self.checkpoint.table_in(self.archive_run.lake)))
 
     def _own(self, uri_of: Callable[[str, str], str]) -> str:
         return uri_of(spark_uri(self.archive_run.lake), self.past.folder)

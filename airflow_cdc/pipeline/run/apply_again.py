@@ -8,6 +8,7 @@ from functools import cached_property
 
 from airflow_cdc.model.errors import CdcError
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
+from airflow_cdc.model.places import place_in
 from airflow_cdc.model.report.batch_report import BatchReport
 from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.model.state.microbatch import Microbatch
@@ -55,7 +56,8 @@ class FlowAgain:
             raise self.refused(f"microbatch {number} cannot be applied as it was")
         is_retry = not self.state.write_intent(intent)
         if self.state.report(number) is None:
-            self.state.write_commit(self._report_of(intent, is_retry=is_retry), self.table, intent.digest)
+            report, place = self._report_of(intent, is_retry=is_retry), place_in(self.lake, self._settings.table_path(self.lake))
+            self.state.write_commit(report, place, intent.digest)
             self.run.after_effect("repeat")
         now = self.state.report(number)
         assert now, "a commit marker that was just written"

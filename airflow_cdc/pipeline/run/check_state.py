@@ -148,7 +148,8 @@ class StateCheck:
         return [commit for version, commit in history.items() if version > known or version in unseen]
 
     def _is_at(self, checkpoint: FlowCheckpoint) -> bool:
-        return checkpoint.table is not None and spark_uri(checkpoint.table) == self.table
+        table = checkpoint.table_in(self.lake)
+        return table is not None and spark_uri(table) == self.table
 
     def _refuse_rows(self, checkpoint: FlowCheckpoint) -> None:
         """Refuse a table that holds rows although the state has no merge."""

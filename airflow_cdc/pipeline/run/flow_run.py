@@ -30,7 +30,7 @@ from airflow_cdc.model.files import FileSystem
 from airflow_cdc.model.flow.cdc_flow import CdcFlow
 from airflow_cdc.model.flow.policies import OnGap
 from airflow_cdc.model.flow.routes import settings_of
-from airflow_cdc.model.places import quarantine_uri, staging_uri
+from airflow_cdc.model.places import place_in, quarantine_uri, staging_uri
 from airflow_cdc.model.position.lives import Lives
 from airflow_cdc.model.report.apply_report import FlowOutcome, FlowStatus
 from airflow_cdc.model.report.batch_report import BatchReport
@@ -97,6 +97,10 @@ class FlowRun:
     def table(self) -> str:
         """URI or path of the target table."""
         return self.flow.table_path(self.run.lake)
+
+    @property
+    def _place(self) -> str:
+        return place_in(self.run.lake, self.table)
 
     def pending_text(self) -> int:
         """Return the bytes of text of the files that no microbatch owns yet."""
@@ -211,7 +215,7 @@ class FlowRun:
             checkpoint = self.state.checkpoint()
             open_intent = self.state.intent(checkpoint.number + 1)
             if open_intent and open_intent.does_nothing:
-                self.state.write_commit(checkpoint.withdrawn(), self.table)
+                self.state.write_commit(checkpoint.withdrawn(), self._place)
                 continue
             if open_intent:
                 self._check.before(checkpoint, repairs=open_intent.is_again, repair=repair)
@@ -371,7 +375,7 @@ class FlowRun:
         before, known = self._applied_offsets(checkpoint), self._surveyed_offsets[0]
         offsets = report_offsets(self.flow.topic, owned, microbatch.offsets, before=before, known=known)
         report = replace(report, offsets=offsets, warn_above=self.flow.warn_above)
-        self.state.write_commit(report, self.table, microbatch.digest)
+        self.state.write_commit(report, self._place, microbatch.digest)
         self._awaited.together = frozenset()
         self.run.after_effect("commit")
         self._clear_staging()

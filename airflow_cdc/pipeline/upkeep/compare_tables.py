@@ -45,7 +45,7 @@ def tables_in(spark: SparkSession, lake: str, globs: tuple[str, ...]) -> list[st
     """Return the flows of a lake that have a table."""
     fs, root = file_system(lake)
     flows = [flow for flow in flows_in(fs, root) if matches_any(flow, globs)]
-    tables = {flow: FlowState(fs, root, flow).checkpoint().table for flow in flows}
+    tables = {flow: FlowState(fs, root, flow).checkpoint().table_in(lake) for flow in flows}
     return [flow for flow, table in tables.items() if table and read_target(spark, spark_uri(table)) is not None]
 
 

@@ -134,8 +134,8 @@ class _FlowRun:
     def _upkeeps(self) -> list[Upkeep]:
         settings = self.run.settings
         found = []
-        if self._state.table:
-            table = spark_uri(self._state.table)
+        if place := self._state.table_in(self.lake):
+            table = spark_uri(place)
             found.append(Upkeep(TableKind.TARGET, table, settings, self._cluster_by(table), self._needed_since))
         for kind, uri_of in _OWN_TABLES.items():
             uri = uri_of(spark_uri(self.lake), self._flow_state.folder)

@@ -163,12 +163,13 @@ def _standing(spark: SparkSession, lake: str, flow: str) -> Standing:
     """Return the table's version and last applied positions; includes a merge whose commit marker is not written yet."""
     fs, root = file_system(lake)
     checkpoint = FlowState(fs, root, flow).checkpoint()
-    if not checkpoint.table:
+    table = checkpoint.table_in(lake)
+    if not table:
         raise ConfigurationError(
             f"Lake {lake} has no flow {flow} that has applied anything.",
             next_step="Check the flow's name and the lake's root with `airflow-cdc tables --lake …`.",
         )
-    uri = spark_uri(checkpoint.table)
+    uri = spark_uri(table)
     version = latest_version(spark, uri)
     newest = newest_report(spark, uri, flow)
     applied = dict(checkpoint.applied_through)
@@ -176,4 +177,4 @@ def _standing(spark: SparkSession, lake: str, flow: str) -> Standing:
         for partition, position in newest.applied_through.items():
             applied[partition] = max(position, applied.get(partition, position))
     number = max(checkpoint.number, newest.microbatch if newest else 0)
-    return Standing(checkpoint.table, version, number, {name: str(position) for name, position in sorted(applied.items())})
+    return Standing(table, version, number, {name: str(position) for name, position in sorted(applied.items())})

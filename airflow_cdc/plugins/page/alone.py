@@ -11,8 +11,6 @@ from fastapi import Depends, FastAPI, HTTPException, Request
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.files import FileSystem
-from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.plugins.page.app import make_app
 from airflow_cdc.plugins.page.context import Trouble
 from airflow_cdc.plugins.page.lake_view import LakeView
@@ -77,11 +75,6 @@ class OneLake:
     def shows_values(self, request: Request, lake: str) -> bool:
         """Return True: whoever has the address was given it."""
         return True
-
-    def reach(self, archive: str) -> tuple[FileSystem, str]:
-        """Return an archive's file system, by the credentials of this process."""
-        found: tuple[FileSystem, str] = file_system(archive)
-        return found
 
     def troubles(self, request: Request, lake: str, flows: Iterable[str]) -> dict[str, Trouble]:
         """Return nothing: what runs failed with is known to Airflow alone."""

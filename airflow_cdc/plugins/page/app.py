@@ -238,9 +238,11 @@ class _Answers:
         view = self._view(lake)
         if not self.context.shows_values(request, lake):
             raise HiddenError
+        if not _flow(view, flow).is_open:
+            raise detail.CLOSED
         bounds = Bounds(MOST_TEXT, MOST_MICROBATCHES, through, MOST_TABLE)
         with self._search():
-            return key_story(view.lake, flow, key, bounds, self.context.reach).to_json()
+            return key_story(view.lake, flow, key, bounds, view.reach).to_json()
 
     def _view(self, lake: str) -> LakeView:
         return self.context.view(lake)

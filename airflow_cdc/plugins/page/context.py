@@ -1,4 +1,4 @@
-"""What the page is given: its lakes, how archives are reached, and what Airflow knows of runs."""
+"""What the page is given: its lakes, and what Airflow knows of runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 from fastapi import Request
 
-from airflow_cdc.model.files import FileSystem
 from airflow_cdc.plugins.page.lake_view import LakeView
 
 
@@ -42,9 +41,6 @@ class PageContext(Protocol):
 
     def shows_values(self, request: Request, lake: str) -> bool:
         """Return whether the asking user may see what a lake's records hold, beside how its flows stand."""
-
-    def reach(self, archive: str) -> tuple[FileSystem, str]:
-        """Return an archive's file system, and the archive's root in it."""
 
     def troubles(self, request: Request, lake: str, flows: Iterable[str]) -> dict[str, Trouble]:
         """Return by flow why nothing goes on, as Airflow knows it."""

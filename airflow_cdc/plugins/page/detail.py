@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.position.lives import lane_text
 from airflow_cdc.model.position.position import spelled_commit
 from airflow_cdc.pipeline.look.native_table import NeedsSparkError, open_table
@@ -13,6 +14,10 @@ from airflow_cdc.plugins.page.lake_view import FlowView, LakeView
 from airflow_cdc.plugins.page.listing import summary
 from airflow_cdc.plugins.page.points import point
 
+CLOSED = ConfigurationError(
+    "The page does not open this table: it is outside of the lake.",
+    next_step="If it may, add its folder to page_reads in the extra of the lake's connection.",
+)
 MOST_MICROBATCHES = 1000
 """Most microbatches in one answer."""
 _MOST_COMMITS = 50
@@ -86,6 +91,8 @@ def microbatches(view: LakeView, flow: FlowView, *, before: int | None, limit: i
 
 def table(flow: FlowView) -> dict[str, Any]:
     """Return a flow's table; ``note`` explains where there is none, or only Spark reads it."""
+    if not flow.is_open:
+        return {"uri": flow.table, "note": f"{CLOSED.message} {CLOSED.next_step}", "table": None, "changes": []}
     try:
         found = open_table(flow.table)
         if found is None:

@@ -54,6 +54,8 @@ class FlowView:
     flow: str
     connector: str | None
     table: str
+    is_open: bool
+    """Whether the page may open the table: whoever writes the lake's state can name any."""
     standing: Standing
     reason: str
     findings: tuple[str, ...]
@@ -94,11 +96,19 @@ class LakeView:
 
     :param lake: URI of its root.
     :param reach: returns an archive's file system, and the archive's root in it.
+    :param may_open: whether the page may open a table, by its URI.
     """
 
-    def __init__(self, lake: str, reach: Callable[[str], tuple[FileSystem, str]] = file_system) -> None:
+    def __init__(
+        self,
+        lake: str,
+        reach: Callable[[str], tuple[FileSystem, str]] = file_system,
+        may_open: Callable[[str], bool] = lambda uri: True,
+    ) -> None:
         self.lake = lake
+        self.reach = reach
         self.listings = ArchiveListings(reach)
+        self._may_open = may_open
         self.fs, self.root = file_system(lake)
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="cdc-page")
         # Of its own: requests would wait behind all flows of a first look.
@@ -192,7 +202,7 @@ class LakeView:
     def _count(self, view: FlowView) -> None:
         rows = None
         try:
-            table = open_table(view.table)
+            table = open_table(view.table) if view.is_open else None
             rows = details_of(table).rows if table else None
         except (NeedsSparkError, OSError) as error:
             log.debug("Rows of %s are not counted: %s", view.table, error)
@@ -243,11 +253,12 @@ class LakeView:
         waiting = waiting_of(archives, name, checkpoint)
         findings = checkpoint.findings
         standing, reason = standing_of(self.fs, self.root, state, waiting=waiting, archives=archives, findings=findings)
-        connector = known.connector if known is not None and known.connector else None
+        connector, table = known.connector if known is not None and known.connector else None, table_of(self.lake, checkpoint)
         return FlowView(
             flow=name,
             connector=connector or connector_of(state, checkpoint, [(archive.state, archive.ledger) for archive in archives]),
-            table=table_of(self.lake, checkpoint),
+            table=table,
+            is_open=self._may_open(table),
             standing=standing,
             reason=reason,
             findings=tuple(finding.sentence() for finding in findings),

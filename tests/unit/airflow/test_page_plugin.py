@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -250,6 +251,46 @@ def test_a_lake_in_a_secrets_backend_can_be_asked_for_and_no_other_connection_ca
         ]
         assert [answer.status_code for answer in refused] == [422, 422]
         assert refused[0].text.replace("http_in_vault", "nothing") == refused[1].text
+
+
+@pytest.mark.slow
+def test_what_a_lakes_state_names_elsewhere_is_read_only_if_its_connection_says_so(client: Any, scene: Any, tmp_path: Path) -> None:
+    shop, other = write_shop(tmp_path / "shop"), write_shop(tmp_path / "other")
+    # As whoever writes the lake's folder can.
+    state = shop.lake / "_cdc" / "flows" / CUSTOMERS
+    for path in (state / "checkpoint.json", *state.glob("commits/*.json")):
+        path.write_text(path.read_text().replace(f"{shop.lake}/{CUSTOMERS}", f"{other.lake}/{CUSTOMERS}"))
+    asked = {"lake": "lake_of_tests", "flow": CUSTOMERS, "key": "1"}
+
+    def ask(name: str) -> Any:
+        return client.get(f"/cdc/api/{name}", params=asked, headers=viewer("admin"))
+
+    scene.connect("lake_of_tests", conn_type="cdc_lake", host=str(shop.lake))
+    assert ask("table").json()["table"] is None
+    assert "it is outside of the lake. If it may, add its folder to page_reads" in ask("table").json()["note"]
+    assert ask("key").status_code == 422
+    (archive,) = settled(ask)["archives"]
+    assert "No connection of type cdc_archive has the root" in archive["failure"]
+
+    for reads in (str(tmp_path), f"/nowhere, {other.lake}, {shop.archive}"):
+        scene.connect("lake_of_tests", conn_type="cdc_lake", host=str(shop.lake), extra={"page_reads": reads})
+        assert ask("table").json()["table"]["rows"] == 2
+        assert ask("key").status_code == 200
+        (archive,) = settled(ask)["archives"]
+        assert archive["failure"] == ""
+
+    scene.connect("lake_of_tests", conn_type="cdc_lake", host=str(shop.lake), extra={"page_reads": "relative"})
+    assert (ask("table").status_code, "page_reads is 'relative'" in ask("table").text) == (422, True)
+
+
+def settled(ask: Any) -> Any:
+    """Return the list of flows once the archives are listed."""
+    for _ in range(50):
+        found = ask("flows").json()
+        if any(archive["at"] or archive["failure"] for archive in found["archives"]):
+            return found
+        time.sleep(0.2)
+    raise AssertionError(found)
 
 
 @pytest.mark.slow

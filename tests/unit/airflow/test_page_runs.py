@@ -35,7 +35,9 @@ class Runs:
         # Each test's own: the database is one for all.
         number = next(_numbers)
         self.client, self.dag_id, self.lake = client, f"of_tests_runs_{number}", f"lake_of_runs_{number}"
-        scene.connect(self.lake, conn_type="cdc_lake", host=str(write_shop(folder / "shop").lake))
+        shop = write_shop(folder / "shop")
+        scene.connect(self.lake, conn_type="cdc_lake", host=str(shop.lake))
+        scene.connect(f"archive_of_runs_{number}", conn_type="cdc_archive", host=str(shop.archive))
         with DAG(self.dag_id, schedule=None, tags=["cdc"], params={"tables": []}) as dag:
             CdcArchiveSensor(task_id="wait", lake_conn_id=self.lake)
             Own(task_id="merge", lake_conn_id=self.lake, tables=tables)
