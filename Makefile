@@ -42,6 +42,7 @@ test-system: setup ## Run the tests against a live Airflow, an object store and 
 	@$(BIN)/python scripts/source_databases.py
 	@$(BIN)/python scripts/yarn_cluster.py
 	@$(BIN)/python scripts/browser.py
+	@$(BIN)/python scripts/page_requests.py
 	$(BIN)/python -m pytest -m system_deep
 
 test-min-versions: python ## Run the Airflow layer's tests with the lowest versions that pyproject.toml allows
