@@ -6,6 +6,7 @@ import { KeyTab } from "./KeyTab";
 import { Badge, Findings, Loading, Tabs, Tile, Trouble } from "./parts";
 import { Plot, type Series } from "./Plot";
 import { QuarantineTab } from "./QuarantineTab";
+import { RowsTab } from "./RowsTab";
 import { RunsTab } from "./RunsTab";
 import { hashOf, type Place, useAsk } from "./use";
 
@@ -13,6 +14,7 @@ const TABS: [string, string][] = [
   ["microbatches", "Microbatches"],
   ["key", "One key"],
   ["quarantine", "Quarantine"],
+  ["rows", "Rows"],
   ["table", "Table"],
   ["log", "Archive and log"],
   ["runs", "Runs and actions"],
@@ -54,6 +56,7 @@ export function FlowPage({ place }: { place: Place }) {
         {tab === "microbatches" ? <MicrobatchesTab lake={lake} flow={flow} last={data?.microbatches ?? 0} /> : null}
         {tab === "key" ? <KeyTab place={place} /> : null}
         {tab === "quarantine" ? <QuarantineTab lake={lake} flow={flow} /> : null}
+        {tab === "rows" ? <RowsTab lake={lake} flow={flow} /> : null}
         {tab === "table" ? <TableTab lake={lake} flow={flow} /> : null}
         {tab === "log" && data ? <LogTab data={data} /> : null}
         {tab === "runs" ? <RunsTab lake={lake} flow={flow} /> : null}

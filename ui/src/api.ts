@@ -101,6 +101,8 @@ export type TableAnswer = {
   };
   changes: { version: number; at: string | null; operation: string; by: string; microbatch: number | null; metrics: Record<string, string> }[];
 };
+export type RowOfTable = Record<string, unknown>;
+export type Rows = { columns: string[]; keys: string[]; rows: RowOfTable[]; has_more: boolean };
 export type Run = {
   dag_id: string;
   run_id: string;

@@ -15,8 +15,9 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 
 from airflow_cdc.model.errors import CdcError, ConfigurationError
 from airflow_cdc.pipeline.look.browse_quarantine import QuarantineSearch, browse_quarantine
+from airflow_cdc.pipeline.look.browse_rows import RowSearch, browse_rows
 from airflow_cdc.pipeline.look.key_story import Bounds, key_story
-from airflow_cdc.pipeline.look.native_table import NeedsSparkError
+from airflow_cdc.pipeline.look.native_table import NeedsSparkError, open_table
 from airflow_cdc.plugins.page import detail
 from airflow_cdc.plugins.page.context import PageContext
 from airflow_cdc.plugins.page.lake_view import FlowView, LakeView
@@ -158,6 +159,7 @@ class _Answers:
             "flow": self.flow,
             "microbatches": self.microbatches,
             "table": self.table,
+            "rows": self.rows,
             "runs": self.runs,
             "quarantine": self.quarantine,
             "key": self.key,
@@ -205,6 +207,26 @@ class _Answers:
         """Return a flow's table."""
         return detail.table(_flow(self._view(lake), flow))
 
+    def rows(
+        self,
+        request: Request,
+        lake: Lake,
+        flow: Flow,
+        *,
+        column: Annotated[str, Query(max_length=1000)] = "",
+        text: Annotated[str, Query(max_length=200)] = "",
+        newest: bool = False,
+        page: Page = 1,
+        size: Annotated[int, Query(ge=1, le=200)] = 50,
+    ) -> Any:
+        """Return a page of a table's rows."""
+        found = self._open(request, lake, flow)
+        with self._search():
+            table = open_table(found.table)
+            if table is None:
+                raise HTTPException(404, "There is no table yet.", _HEADERS)
+            return vars(browse_rows(table, RowSearch(column, text, newest, size, (page - 1) * size)))
+
     def runs(self, request: Request, lake: Lake, flow: Flow) -> Any:
         """Return the Dag runs that wrote a flow's table, and the Dags that may be triggered for it."""
         return self.context.runs(request, lake, flow)
@@ -236,13 +258,23 @@ class _Answers:
     ) -> Any:
         """Return the story of one key."""
         view = self._view(lake)
-        if not self.context.shows_values(request, lake):
-            raise HiddenError
-        if not _flow(view, flow).is_open:
-            raise detail.CLOSED
+        self._open(request, lake, flow)
         bounds = Bounds(MOST_TEXT, MOST_MICROBATCHES, through, MOST_TABLE)
         with self._search():
             return key_story(view.lake, flow, key, bounds, view.reach).to_json()
+
+    def _open(self, request: Request, lake: str, flow: str) -> FlowView:
+        """Return a flow whose table's values the user may see.
+
+        :raises HiddenError: when he may not.
+        :raises ConfigurationError: for a table that the page does not open.
+        """
+        if not self.context.shows_values(request, lake):
+            raise HiddenError
+        found = _flow(self._view(lake), flow)
+        if not found.is_open:
+            raise detail.CLOSED
+        return found
 
     def _view(self, lake: str) -> LakeView:
         return self.context.view(lake)
@@ -252,4 +284,4 @@ def _flow(view: LakeView, name: str) -> FlowView:
     try:
         return view.flow(name)
     except KeyError:
-        raise HTTPException(404, f"The lake knows no flow {name}.") from None
+        raise HTTPException(404, f"The lake knows no flow {name}.", _HEADERS) from None

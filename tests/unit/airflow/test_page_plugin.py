@@ -87,7 +87,7 @@ def viewer(role: str = "viewer") -> dict[str, str]:
     return {"Authorization": f"Bearer {get_auth_manager().generate_jwt(SimpleAuthManagerUser(username='vera', role=role))}"}
 
 
-ANSWERS = ("lakes", "flows", "flow", "microbatches", "table", "runs", "quarantine", "key")
+ANSWERS = ("lakes", "flows", "flow", "microbatches", "table", "rows", "runs", "quarantine", "key")
 ROUTES = ["", "page.js", *(f"api/{name}?lake=l&flow=f&key=1" for name in ANSWERS)]
 
 

@@ -156,6 +156,17 @@ def test_a_key_and_a_quarantine_are_answered(page: Page) -> None:
     assert page.get("quarantine", flow=CUSTOMERS, reason="missing_key")["records"] == []
 
 
+def test_each_row_of_a_table_leads_to_its_story(page: Page) -> None:
+    found = page.get("rows", flow=CUSTOMERS, newest=True)
+    assert [(row["id"], row["name"], row["__cdc_microbatch"]) for row in found["rows"]] == [(3, "Curie", 3), (1, "Ada Lovelace", 2)]
+    for row in found["rows"]:
+        story = page.get("key", flow=CUSTOMERS, key=json.dumps({name: row[name] for name in found["keys"]}))
+        assert [each["values"]["name"] for each in story["rows"]] == [row["name"]]
+    assert [row["id"] for row in page.get("rows", flow=CUSTOMERS, text="curie", column="name")["rows"]] == [3]
+    assert page.get("rows", 422, flow=CUSTOMERS, column="nothing")["detail"].endswith("has no column 'nothing'.")
+    assert page.get("rows", 404, flow=ORDERS)["detail"] == "There is no table yet."
+
+
 @pytest.fixture
 def hidden(page: Page) -> Iterator[Page]:
     page.context.shows = False
@@ -178,6 +189,10 @@ def test_who_may_not_see_values_cannot_find_them_by_searching(hidden: Page) -> N
     hidden.context.shows = False
     assert hidden.get("quarantine", flow=CUSTOMERS, text=raw[:5])["matching"] == 0
     assert hidden.get("quarantine", flow=CUSTOMERS, text=file[-8:])["matching"] == 1
+
+
+def test_who_may_not_see_values_sees_no_row(hidden: Page) -> None:
+    assert set(hidden.get("rows", 403, flow=CUSTOMERS)) == {"detail", "next_step"}
 
 
 def test_who_may_not_see_values_has_no_story_of_a_key_known_or_not(hidden: Page) -> None:
