@@ -39,13 +39,14 @@ TABLES = {
 }
 """By archive of a real connector: one of its topics."""
 ROUTES = ["", "page.js", "page.css", "api/lakes"] + [
-    f"api/{name}?lake={LAKE}&flow={CUSTOMERS}" for name in ("flows", "flow", "microbatches", "table", "runs", "quarantine", "key")
+    f"api/{name}?lake={LAKE}&flow={CUSTOMERS}" for name in ("flows", "flow", "microbatches", "table", "rows", "runs", "quarantine", "key")
 ]
 PLACES = {
     "flows": f"#/{LAKE}",
     "flow": f"#/{LAKE}/{ORDERS}",
     "key": f"#/{LAKE}/{CUSTOMERS}/key?key=1",
     "quarantine": f"#/{LAKE}/{CUSTOMERS}/quarantine",
+    "rows": f"#/{LAKE}/{CUSTOMERS}/rows",
     "table": f"#/{LAKE}/{CUSTOMERS}/table",
     "log": f"#/{LAKE}/{CUSTOMERS}/log",
     "runs": f"#/{LAKE}/{CUSTOMERS}/runs",
@@ -109,8 +110,11 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS="False",
         AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS="admin:admin,vera:viewer",
         AIRFLOW_CONN_CDC_LAKE_DEFAULT=json.dumps({"conn_type": "cdc_lake", "host": str(shop.lake)}),
+        AIRFLOW_CONN_CDC_ARCHIVE_DEFAULT=json.dumps({"conn_type": "cdc_archive", "host": str(shop.archive)}),
         AIRFLOW_CONN_CDC_LAKE_OF_500=json.dumps({"conn_type": "cdc_lake", "host": str(folder / "many")}),
-        AIRFLOW_CONN_CDC_LAKE_OF_CAPTURES=json.dumps({"conn_type": "cdc_lake", "host": str(folder / "captured")}),
+        AIRFLOW_CONN_CDC_LAKE_OF_CAPTURES=json.dumps(
+            {"conn_type": "cdc_lake", "host": str(folder / "captured"), "extra": {"page_reads": str(CAPTURES)}}
+        ),
         PYTHONPATH=str(REPOSITORY),
     )
     (airflow.home / "simple_auth_manager_passwords.json.generated").write_text(json.dumps(PASSWORDS))
@@ -195,7 +199,7 @@ def test_a_viewer_sees_no_record_and_an_administrator_does(live: Live) -> None:
 def test_each_standing_is_shown_in_words(live: Live) -> None:
     _, body = live.get(f"/cdc/api/flows?lake={LAKE}", live.token("admin"))
     flows = {flow["flow"]: flow for flow in json.loads(body)["flows"]}
-    assert {flow["standing"] for flow in flows.values()} == {"stopped", "waiting", "behind", "catching up", "up to date"}
+    assert {flow["standing"] for flow in flows.values()} == {"stopped", "waiting", "behind", "catching up", "needs a look", "up to date"}
     assert "cannot be read" in flows[STOCK]["reason"]
     assert (flows[LINES]["standing"], flows[LINES]["reason"].partition(":")[0]) == ("stopped", "TableChangedError")
     assert flows[TICKETS]["standing"] == "catching up"

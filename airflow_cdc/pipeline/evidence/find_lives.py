@@ -16,6 +16,7 @@ from airflow_cdc.model.columns import FILE, LINE, ORDINAL, RAW, RAW_KEY
 from airflow_cdc.model.position.lives import Meeting, Stretch
 from airflow_cdc.pipeline.read.read_lines import file_literal, read_lines
 from airflow_cdc.pipeline.spark import sql
+from airflow_cdc.pipeline.spark.connect import computed
 
 _PLACE = (FILE, "partition")
 _STRETCH = (*_PLACE, "stretch")
@@ -36,7 +37,7 @@ def find_stretches(
     back = F.coalesce(F.col("offset") <= F.lag("offset").over(by_line), F.lit(False))  # noqa: FBT003
     parted = records.withColumn("back", back.cast("int")).withColumn("stretch", F.sum("back").over(by_line))
     placed = parted.join(F.broadcast(torn), list(_PLACE), "left").withColumn("stretch", F.expr("if(is_torn, stretch, 0)"))
-    placed = placed.select(*_STRETCH, LINE, "offset", "digest", "ms").localCheckpoint()
+    placed = computed(placed.select(*_STRETCH, LINE, "offset", "digest", "ms"))
     order = {file.path: place for place, file in enumerate(files)}
     found = placed.groupBy(*_STRETCH).agg(
         F.min(LINE).alias("line"), *[pick("offset").alias(f"{pick.__name__}_offset") for pick in (F.min, F.max)], F.min("ms"), F.max("ms")

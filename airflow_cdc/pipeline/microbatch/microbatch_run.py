@@ -30,6 +30,7 @@ from airflow_cdc.pipeline.decode.renamed_columns import under_new_names
 from airflow_cdc.pipeline.decode.schema_types import read_across
 from airflow_cdc.pipeline.locate.file_parts import read_microbatch
 from airflow_cdc.pipeline.spark import sql
+from airflow_cdc.pipeline.spark.connect import computed
 from airflow_cdc.pipeline.spark.session import compile_for_table, noted, transaction
 from airflow_cdc.pipeline.spark.uris import spark_uri
 from airflow_cdc.pipeline.survey.source_facts import NOTHING_KNOWN, SourceFacts
@@ -185,7 +186,7 @@ class MicrobatchRun:
         if self.is_dry:
             # A checkpoint keeps constraints on columns that it no longer has, and Spark fails at the next union.
             self.spark.conf.set("spark.sql.constraintPropagation.enabled", "false")
-            return _as_staged(rows).localCheckpoint()
+            return computed(_as_staged(rows))
         folder = self.new_staging_folder(name)
         rows.write.options(**_STAGED).parquet(f"{self.state(staging_uri)}/{folder}")
         return self.read_staged([folder], rows.schema)

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from airflow_cdc.model.errors import ConfigurationError, SparkUnreachableError, first_line
 from airflow_cdc.pipeline.spark.fitting_spark import refuse_other_server
@@ -49,6 +49,21 @@ def analysed(rows: DataFrame) -> DataFrame:
     """
     _ = rows.schema
     return rows
+
+
+def computed(rows: DataFrame) -> DataFrame:
+    """Return rows computed now, once, and kept by Spark until nothing refers to them."""
+    held = rows.localCheckpoint()
+    if is_client(rows.sparkSession):
+        # PySpark hands them to the thread's active session. Ours is another one, and the server knows them in no other.
+        at_server: Any = held
+        at_server._session = at_server._plan._spark_session = rows.sparkSession
+    return held
+
+
+def with_columns(rows: DataFrame, columns: Mapping[str, Column]) -> DataFrame:
+    """Return rows with columns added, which may be none: Spark Connect's own ``withColumns`` fails for none."""
+    return rows.withColumns(dict(columns)) if columns else rows
 
 
 def endpoint_of(url: str) -> str:

@@ -19,6 +19,7 @@ from airflow_cdc.model.flow.scd_columns import ScdColumns
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.pipeline.decode.types.text_forms import TextForm
 from airflow_cdc.pipeline.spark import sql
+from airflow_cdc.pipeline.spark.connect import with_columns
 from airflow_cdc.pipeline.spark.storage import is_local
 from airflow_cdc.pipeline.target.open_natively import Description, describe_natively
 from airflow_cdc.pipeline.target.read_commits import has_log
@@ -74,7 +75,7 @@ class TargetTable:
     def with_all_columns(self, log: DataFrame) -> DataFrame:
         """Return a log with all of the table's columns; columns that no event has carried yet are NULL."""
         held = {name.lower() for name in log.columns}
-        return log.withColumns({name: F.lit(None).cast(kind) for name, kind in self.columns.items() if name.lower() not in held})
+        return with_columns(log, {name: F.lit(None).cast(kind) for name, kind in self.columns.items() if name.lower() not in held})
 
     def is_ours(self, column: str) -> bool:
         """Return whether a column of the table is ours, not the source's."""

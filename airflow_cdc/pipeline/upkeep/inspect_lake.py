@@ -21,6 +21,7 @@ from airflow_cdc.pipeline.look.flow_rows import FlowRows, no_table
 from airflow_cdc.pipeline.look.flow_summaries import FlowSummary, TableFacts, summarize, table_of
 from airflow_cdc.pipeline.look.quarantined import ARCHIVE_ORDER
 from airflow_cdc.pipeline.spark import sql
+from airflow_cdc.pipeline.spark.connect import with_columns
 from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.pipeline.spark.uris import spark_uri
 from airflow_cdc.pipeline.target.flag_deletes import IS_LIVE
@@ -50,7 +51,9 @@ def read_rows(spark: SparkSession, lake: str, flow: str, limit: int | None = Non
     ordered = frame.orderBy(*[sql.name(name) for name in by], *([POSITION] if history else []))
     # Python's local time of an instant depends on the machine's zone, and fails for the first day of year 1; the session's zone is UTC.
     local = {"timestamp": "timestamp_ntz", "array<timestamp>": "array<timestamp_ntz>"}
-    shown = with_json(ordered).withColumns({name: F.col(sql.name(name)).cast(local[kind]) for name, kind in frame.dtypes if kind in local})
+    shown = with_columns(
+        with_json(ordered), {name: F.col(sql.name(name)).cast(local[kind]) for name, kind in frame.dtypes if kind in local}
+    )
     rows = (shown if limit is None else shown.limit(limit)).collect()
     types = {field.name: field.dataType.simpleString().upper() for field in frame.schema.fields}
     total = len(rows) if limit is None or len(rows) < limit else frame.count()
@@ -59,7 +62,7 @@ def read_rows(spark: SparkSession, lake: str, flow: str, limit: int | None = Non
 
 def with_json(frame: DataFrame) -> DataFrame:
     """Return the rows with each VARIANT as its JSON text: Spark can neither sort nor compare a VARIANT."""
-    return frame.withColumns({name: F.to_json(F.col(sql.name(name))) for name, kind in frame.dtypes if kind == "variant"})
+    return with_columns(frame, {name: F.to_json(F.col(sql.name(name))) for name, kind in frame.dtypes if kind == "variant"})
 
 
 def source_rows(
