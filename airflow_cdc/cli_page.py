@@ -51,6 +51,6 @@ def _serve(lake: str, port: int) -> None:
     listening = config.bind_socket()
     # Who asks before the server does waits for it.
     listening.listen()
-    sys.stdout.write(f"The page is ready at http://{_HOST}:{port}/?token={token}; Ctrl-C ends it.\n")
+    sys.stdout.write(f"The page is ready, Ctrl-C ends it: http://{_HOST}:{port}/?token={token}\n")
     sys.stdout.flush()
     server.run(sockets=[listening])

@@ -55,7 +55,7 @@ def serve(
             if as_json:
                 print_json({"url": url})
             else:
-                sys.stdout.write(f"Spark Connect is ready at {url}; Ctrl-C ends it.\n")
+                sys.stdout.write(f"Spark Connect is ready, Ctrl-C ends it: {url}\n")
                 sys.stdout.flush()
             code = server.wait()
         console.print(f"The server ended by itself with exit code {code}: see its log above.", highlight=False)

@@ -30,6 +30,10 @@ _RUNS_OF_A_DAG = 25
 _MOST_TASKS = 100
 """Newest task instances of each Dag that are looked at: a run may have hundreds of mapped ones."""
 _MOST_SHOWN = 50
+_COLUMNS = (
+    *("run_id", "task_id", "map_index", "state", "try_number"),
+    *("queued_dttm", "scheduled_dttm", "start_date", "end_date", "last_heartbeat_at"),
+)
 _FAILED = {"failed", "up_for_retry", "upstream_failed"}
 
 
@@ -59,6 +63,8 @@ class TaskRun:
     """Globs of the flows that it works on; None: all, or not known before it runs."""
     result: Mapping[str, Any]
     """What it returned; empty where it returned nothing yet."""
+    beat: datetime | None = None
+    """The last sign of life of its worker."""
 
     def among(self, flows: Set[str]) -> Set[str]:
         """Return those of some flows that it worked on, or will."""
@@ -83,7 +89,7 @@ class TaskRun:
     def to_json(self, flow: str) -> dict[str, Any]:
         """Return the run as the page shows it for one flow."""
         short = (self.result.get("flows") or {}).get(flow)
-        plain = {name: value for name, value in vars(self).items() if name not in ("result", "lake", "tables", "due")}
+        plain = {name: value for name, value in vars(self).items() if name not in ("result", "lake", "tables", "due", "beat")}
         return {**plain, "outcome": short if isinstance(short, dict) else None, "error": self.error(flow)}
 
 
@@ -115,8 +121,7 @@ def _runs_of_dag(dag: CdcDag) -> Iterator[TaskRun]:
             XComModel.map_index == TaskInstance.map_index,
             XComModel.key == "return_value",
         )
-        names = ("run_id", "task_id", "map_index", "state", "try_number", "queued_dttm", "scheduled_dttm", "start_date", "end_date")
-        columns = [getattr(TaskInstance, name) for name in names]
+        columns = [getattr(TaskInstance, name) for name in _COLUMNS]
         asked = select(*columns, XComModel.value).outerjoin(XComModel, same).where(*mine)
         found = session.execute(asked.order_by(TaskInstance.updated_at.desc()).limit(_MOST_TASKS)).all()
         yield from [_run(dag, tasks[row.task_id], runs[row.run_id], row) for row in found]
@@ -144,6 +149,7 @@ def _run(dag: CdcDag, task: CdcTask, run: Any, row: Any) -> TaskRun:
         lake=str(given.get(LAKE)) if is_parameter(task.lake, LAKE) else task.lake,
         tables=_tables(task.tables, given),
         result=_result(row.value),
+        beat=row.last_heartbeat_at,
     )
 
 

@@ -6,24 +6,32 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
+import pendulum
 from airflow.models import DagModel
 from airflow.models.dag import DagTag
 from airflow.models.serialized_dag import SerializedDagModel
+from airflow.serialization import serialized_objects
+from airflow.timetables.base import DataInterval, TimeRestriction
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
 from airflow_cdc.hooks.archive import CdcArchiveHook
 from airflow_cdc.hooks.lake import CdcLakeHook
 
+# 3.2 moved it to another module, and has it here still.
+_decoded: Callable[[dict[str, Any]], Any] = vars(serialized_objects)["decode_timetable"]
+
 TAG = "cdc"
 ARCHIVE, LAKE = "archive_conn_id", "lake_conn_id"
 _MOST_DAGS = 200
 _DEFAULTS = {ARCHIVE: CdcArchiveHook.default_conn_name, LAKE: CdcLakeHook.default_conn_name}
 _OURS = "airflow_cdc."
+_LONG = timedelta(days=366)
 _FRESH = 10.0
 """Seconds for which nothing is read again."""
 
@@ -73,8 +81,26 @@ class CdcDag:
     tasks: tuple[CdcTask, ...]
     params: Mapping[str, Any]
     """Its parameters' defaults."""
-    next_at: datetime | None
-    """When the next scheduled run may begin; None without a schedule."""
+    timetable: Mapping[str, Any]
+    """Its schedule, as Airflow serializes it."""
+
+    def dues_after(self, moment: datetime, count: int) -> list[datetime]:
+        """Return when the next scheduled runs after a moment are due; fewer where no more are, by time.
+
+        Asked of the schedule itself: when Airflow means to begin the next run moves on with each parsing, also while none begins.
+        """
+        with suppress(Exception):
+            # Whatever another package's timetable raises.
+            timetable = _decoded(dict(self.timetable))
+            found: list[datetime] = []
+            for _ in range(count):
+                end = pendulum.instance(found[-1] if found else moment)
+                # Of the last interval only its end counts, as long as it does not begin where the next one does.
+                last = DataInterval(end - _LONG, end)
+                due = timetable.next_dagrun_info(last_automated_data_interval=last, restriction=TimeRestriction(None, None, catchup=True))
+                found.append(due.run_after)
+            return found
+        return []
 
 
 def is_parameter(text: str | None, name: str) -> bool:
@@ -103,7 +129,7 @@ def _dag(dag: DagModel, serialized: SerializedDagModel | None) -> CdcDag:
         operators=tuple(sorted({str(task.get("task_type")) for task in tasks})),
         tasks=tuple(found for task in tasks if (found := _task(task))),
         params=dict(_params(content)),
-        next_at=dag.next_dagrun_create_after,
+        timetable=content.get("timetable") or {},
     )
 
 

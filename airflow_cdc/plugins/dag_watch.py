@@ -14,6 +14,8 @@ _OTHER_WORK = {f"Cdc{name}Operator" for name in ("Reprocess", "Replay", "Retype"
 """Operators that do not bring a table to what is archived by now. Any other one that works on a lake may be somebody's merge."""
 _GONE = 2
 """Schedules that may pass without a run that ended well."""
+_GRACE = timedelta(minutes=5)
+"""Time in which the last of them may begin; half a schedule where that is shorter. And time without a sign of life of a run."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Watch:
     last_good: datetime | None
     """When its last run ended well, of those that are known; also one that found nothing to do."""
     is_overdue: bool
-    """Whether more than two schedules passed since."""
+    """Whether two schedules passed since, and no run is at work."""
 
     def told(self, *, named: bool) -> str:
         """Return why nobody looks.
@@ -61,17 +63,24 @@ def watches(lakes: Iterable[str], now: datetime | None = None) -> dict[Watch, tu
 
 
 def _watch(dag: CdcDag, runs: Iterable[TaskRun], now: datetime) -> Watch | None:
-    due = [run.due for run in runs if run.run_type == "scheduled"]
-    # Without a scheduled run before it, nothing shows how often one is due.
-    if dag.next_at is None or not due:
-        return None
-    interval = dag.next_at - max(due)
-    if interval <= timedelta(0):
+    runs = list(runs)
+    begun = min((run.due for run in runs if run.run_type == "scheduled"), default=None)
+    if begun is None:
         return None
     good = max((datetime.fromisoformat(run.ended) for run in runs if run.ended and run.state in ("success", "skipped")), default=None)
-    is_busy = any(run.state in ("running", "deferred") for run in runs)
-    late = now - max(filter(None, (good, min(due))))
-    return Watch(dag.dag_id, dag.is_paused, interval, good, is_overdue=late > _GONE * interval and not is_busy)
+    dues = dag.dues_after(max(filter(None, (good, begun))), _GONE)
+    if len(dues) < _GONE:
+        return None
+    interval = dues[-1] - dues[-2]
+    is_busy = any(_is_at_work(run, now) for run in runs)
+    is_overdue = now > dues[-1] + min(_GRACE, interval / 2) and not is_busy
+    return Watch(dag.dag_id, dag.is_paused, interval, good, is_overdue=is_overdue)
+
+
+def _is_at_work(run: TaskRun, now: datetime) -> bool:
+    # While no scheduler runs, a worker that died stays "running".
+    is_alive = run.beat is None or now - run.beat < _GRACE
+    return run.state == "deferred" or (run.state == "running" and is_alive)
 
 
 def of_flow(found: Mapping[Watch, tuple[str, ...] | None], flow: str) -> list[Watch]:

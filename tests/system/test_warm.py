@@ -57,8 +57,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         serving = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
     assert serving.stdout
     line = serving.stdout.readline()
-    assert line.startswith("Spark Connect is ready at sc://"), (folder / "log").read_text()
-    yield line.split()[5].rstrip(";").removeprefix("sc://")
+    assert line.startswith("Spark Connect is ready, Ctrl-C ends it: sc://"), (folder / "log").read_text()
+    yield line.split()[-1].removeprefix("sc://")
     serving.terminate()
     assert serving.wait(timeout=30) == 0
     serving.stdout.close()

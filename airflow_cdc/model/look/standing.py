@@ -34,7 +34,7 @@ class Standing(str, Enum):
     ATTENTION = "needs a look"
     """Everything that is archived is applied, and not all of it well: rejects, gaps and the like."""
     UNKNOWN = "unknown"
-    """Everything surveyed is applied; what else is archived could not be listed."""
+    """Everything surveyed is applied; what else is archived could not be listed, or its names do not show whose it is."""
     CATCHING_UP = "catching up"
     """A run is writing the table now."""
     BEHIND = "behind"
@@ -145,6 +145,9 @@ def _unclear(listings: Iterable[Unsurveyed]) -> tuple[Standing, str] | None:
             return Standing.UNKNOWN, f"The archive cannot be listed from here, so newer files are not seen: {found.failure}."
         if not found.at:
             return Standing.UNKNOWN, "The archive is being listed."
+        if files := found.others.files:
+            them = "it" if files == 1 else "them"
+            return Standing.UNKNOWN, f"{_waits(files)} for a run to look at {them}; names show no flow."
     return None
 
 

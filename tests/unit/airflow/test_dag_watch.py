@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -10,13 +11,16 @@ import pytest
 pytestmark = pytest.mark.usefixtures("airflow_database")
 NOW = datetime(2026, 11, 28, 12, 0, tzinfo=timezone.utc)
 STEP = timedelta(minutes=10)
+_CRON = {"expression": "*/10 * * * *", "timezone": "UTC"}
+EVERY_STEP = {"__type": "airflow.timetables.interval.CronDataIntervalTimetable", "__var": _CRON}
+NO_SCHEDULE = {"__type": "airflow.timetables.simple.NullTimetable", "__var": {}}
 
 
-def dag(*, lake: str = "lake", operator: str = "CdcMergeOperator", paused: bool = False, next_in: int | None = 1) -> Any:
+def dag(*, lake: str = "lake", operator: str = "CdcMergeOperator", paused: bool = False, timetable: Any = EVERY_STEP) -> Any:
     from airflow_cdc.plugins.dag_tasks import CdcDag, CdcTask
 
     task = CdcTask("work", operator, lake, "archive", None, is_sensor=False)
-    return CdcDag("merge", paused, None, (operator,), (task,), {}, None if next_in is None else NOW + next_in * STEP)
+    return CdcDag("merge", paused, None, (operator,), (task,), {}, timetable)
 
 
 def run(ago: int, state: str, *, tables: Any = None, kind: str = "scheduled") -> Any:
@@ -60,22 +64,57 @@ def test_runs_that_do_not_end_well_for_two_schedules_are_overdue(
 
 @pytest.mark.parametrize(("since", "is_overdue"), [(1, False), (2, False), (3, True), (100, True)])
 def test_a_scheduler_that_is_dead_makes_a_dag_overdue(monkeypatch: pytest.MonkeyPatch, since: int, is_overdue: bool) -> None:
-    # It made no further run: the next one was due after the last.
-    (watch,) = watched(monkeypatch, [dag(next_in=1 - since)], [run(since + ago, "success") for ago in range(3)])
+    (watch,) = watched(monkeypatch, [dag()], [run(since + ago, "success") for ago in range(3)])
     assert watch.is_overdue is is_overdue
     assert "is due every 10 minutes, and no run has ended well since 2026-11-2" in watch.told(named=True)
+
+
+@pytest.mark.parametrize(("silent", "is_overdue"), [(timedelta(seconds=30), False), (timedelta(minutes=6), True)])
+def test_a_run_whose_worker_is_silent_is_not_at_work(monkeypatch: pytest.MonkeyPatch, silent: timedelta, is_overdue: bool) -> None:
+    # Nobody but the scheduler takes it for failed, and that is gone.
+    (watch,) = watched(monkeypatch, [dag()], [replace(run(4, "running"), beat=NOW - silent), run(5, "success")])
+    assert watch.is_overdue is is_overdue
+
+
+@pytest.mark.parametrize(
+    ("kind", "schedule", "minutes"),
+    [
+        ("interval.CronDataIntervalTimetable", {"expression": "*/5 * * * *", "timezone": "UTC"}, [2, 7, 12]),
+        ("trigger.CronTriggerTimetable", {"expression": "*/5 * * * *", "timezone": "UTC", "interval": 0.0}, [2, 7, 12]),
+        ("interval.DeltaDataIntervalTimetable", {"delta": 420.0}, [7, 14, 21]),
+        ("simple.OnceTimetable", {}, []),
+        ("simple.NullTimetable", {}, []),
+        ("nothing.OfAPlugin", {}, []),
+    ],
+)
+def test_the_schedule_itself_says_when_runs_are_due(kind: str, schedule: dict[str, Any], minutes: list[int]) -> None:
+    at = NOW + timedelta(minutes=3)
+    due = dag(timetable={"__type": f"airflow.timetables.{kind}", "__var": schedule}).dues_after(at, 3)
+    assert due == [at + timedelta(minutes=each) for each in minutes]
+
+
+def test_a_schedule_of_working_days_is_not_overdue_at_the_weekend(monkeypatch: pytest.MonkeyPatch) -> None:
+    # NOW is a Saturday; the runs of Thursday and Friday ended well.
+    at_noon = {**EVERY_STEP, "__var": {"expression": "0 12 * * 1-5", "timezone": "UTC"}}
+    ended = [NOW - timedelta(days=ago) for ago in (1, 2)]
+    runs = [replace(run(0, "success"), due=each, ended=each.isoformat()) for each in ended]
+    for later, is_overdue in ((timedelta(days=1), False), (timedelta(days=3), False), (timedelta(days=3, minutes=6), True)):
+        monkeypatch.setitem(globals(), "NOW", NOW + later)
+        (watch,) = watched(monkeypatch, [dag(timetable=at_noon)], runs)
+        assert watch.is_overdue is is_overdue, later
+        monkeypatch.undo()
 
 
 def test_a_paused_dag_says_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     (watch,) = watched(monkeypatch, [dag(paused=True)], [run(0, "success")])
     assert (watch.is_paused, watch.is_overdue, watch.told(named=True)) == (True, False, "Dag merge is paused.")
     assert watch.told(named=False) == "The Dag that merges it is paused."
-    (watch,) = watched(monkeypatch, [dag(paused=True, next_in=-4)], [run(5, "success")])
+    (watch,) = watched(monkeypatch, [dag(paused=True)], [run(5, "success")])
     assert (watch.is_overdue, watch.told(named=True)) == (True, "Dag merge is paused.")
 
 
 @pytest.mark.parametrize(
-    "other", [{"lake": "other"}, {"operator": "CdcMaintainOperator"}, {"operator": "CdcRebuildOperator"}, {"next_in": None}]
+    "other", [{"lake": "other"}, {"operator": "CdcMaintainOperator"}, {"operator": "CdcRebuildOperator"}, {"timetable": NO_SCHEDULE}]
 )
 def test_only_what_merges_this_lake_by_a_schedule_is_watched(monkeypatch: pytest.MonkeyPatch, other: dict[str, Any]) -> None:
     assert watched(monkeypatch, [dag(**other)], [run(9, "failed")]) == []

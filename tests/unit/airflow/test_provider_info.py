@@ -88,7 +88,10 @@ def test_the_form_has_no_required_field_but_the_root(entry: dict[str, Any]) -> N
     assert "host" not in entry["ui-field-behaviour"]["hidden-fields"]
 
 
-FIELDS = {"cdc_archive": {"storage_conn_id", "source_conn_id", "layout", "format"}, "cdc_lake": {"storage_conn_id", "engine"}}
+FIELDS = {
+    "cdc_archive": {"storage_conn_id", "source_conn_id", "layout", "format"},
+    "cdc_lake": {"storage_conn_id", "engine", "page_reads"},
+}
 
 
 @pytest.mark.parametrize(("kind", "fields"), FIELDS.items())
@@ -102,7 +105,7 @@ def test_a_hook_reads_every_field_of_its_form_and_takes_every_choice(scene: Any,
         scene.connect("filled", conn_type=kind, host="/data", extra={field: "mine"})
         assert [getattr(hook("filled"), each) for each in connections if each != field] == [None] * (len(connections) - 1)
         assert getattr(hook("filled"), field) == "mine"
-    for field in fields - connections - {"engine"}:
+    for field in fields - connections - {"engine", "page_reads"}:
         schema = entry["conn-fields"][field]["schema"]
         assert schema["default"] == "auto"
         for choice in schema["enum"]:
@@ -116,6 +119,15 @@ def test_a_hook_reads_every_field_of_its_form_and_takes_every_choice(scene: Any,
 def test_the_lakes_hook_reads_the_engine_of_its_form(scene: Any, engine: str | None) -> None:
     scene.connect("filled", conn_type="cdc_lake", host="/data", extra={"engine": engine})
     assert CdcLakeHook("filled").engine == engine
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [(None, ()), ("s3://b/t, /data/a", ("s3://b/t", "/data/a")), (["/data/a"], ("/data/a",))],
+)
+def test_the_lakes_hook_reads_what_the_page_may_read(scene: Any, given: Any, found: tuple[str, ...]) -> None:
+    scene.connect("filled", conn_type="cdc_lake", host="/data", extra={"page_reads": given})
+    assert CdcLakeHook("filled").page_reads == found
 
 
 @pytest.mark.slow

@@ -61,7 +61,7 @@ def test_a_server_prints_where_it_is_and_ends_with_the_command(tmp_path: Path, n
     output, log = command.communicate(timeout=20)
     port = seen["conf"]["spark.connect.grpc.binding.port"]
     assert len(seen["token"]) > 30
-    assert line == f"Spark Connect is ready at sc://localhost:{port}/;token={seen['token']}; Ctrl-C ends it.\n"
+    assert line == f"Spark Connect is ready, Ctrl-C ends it: sc://localhost:{port}/;token={seen['token']}\n"
     assert seen["token"] not in str(seen["arguments"])
     assert (command.returncode, output, log) == (0, "", "The server was ended.\n")
     assert json.loads((tmp_path / "seen.json").read_text())["ended"] is True

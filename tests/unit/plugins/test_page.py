@@ -302,6 +302,12 @@ def test_what_an_archive_holds_that_is_no_flow_of_the_lake_is_listed(tmp_path: P
     assert archive["held"] == [{"topic": "a/b", "reason": RejectReason.UNKNOWN_TOPIC.value, "detail": "", "records": 7}]
     (orders,) = [flow for flow in found["flows"] if flow["flow"] == ORDERS]
     assert (orders["standing"], orders["waiting"]["unsurveyed"]) == ("behind", 1)
+    # The file whose name shows no flow may hold its events.
+    (customers,) = [flow for flow in found["flows"] if flow["flow"] == CUSTOMERS]
+    assert (customers["standing"], customers["reason"]) == (
+        "unknown",
+        "1 archived file waits for a run to look at it; names show no flow.",
+    )
 
 
 def test_an_archive_that_cannot_be_listed_is_named_and_nothing_is_up_to_date(tmp_path: Path) -> None:
