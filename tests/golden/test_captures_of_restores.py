@@ -102,16 +102,22 @@ def test_a_capture_of_a_restore_gives_the_database_s_final_rows(
 
 
 @pytest.mark.both_engines(by_spark=("sqlserver_restored", "oracle_resetlogs"))
-@pytest.mark.deep
-@pytest.mark.parametrize("capture", DECIDED)
+@pytest.mark.parametrize(
+    ("capture", "topics"),
+    [
+        # A truncate of one of its tables meets deletes of cut transactions, which show no table.
+        pytest.param("maria_shards", ("msh.shop.parts_all",), id="maria_shards, one table"),
+        *[pytest.param(capture, tuple(topics_of(capture)), id=capture, marks=pytest.mark.deep) for capture in DECIDED],
+    ],
+)
 def test_a_capture_of_a_restore_applied_file_by_file_and_twice_gives_the_database_s_final_rows(
-    capture: str, apply: Apply, spark: SparkSession, finals: Path, tmp_path: Path
+    capture: str, topics: tuple[str, ...], apply: Apply, spark: SparkSession, finals: Path, tmp_path: Path
 ) -> None:
     land(tmp_path / "archive", capture, files=3, copies=2)
     flows = flows_of(capture, max_microbatch_bytes=1)
-    report = apply(tmp_path / "archive", tmp_path / "lake", flows=flows, tables=tuple(flows))
+    report = apply(tmp_path / "archive", tmp_path / "lake", flows=flows, tables=topics)
 
-    judge(capture, tmp_path / "lake", finals, apply, spark)
+    judge(capture, tmp_path / "lake", finals, apply, spark, topics)
     assert {len(flow.batches) for flow in report.flows} == {6}
 
 

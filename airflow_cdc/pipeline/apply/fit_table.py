@@ -155,7 +155,7 @@ def wider_columns(target: TargetTable, columns: Mapping[str, str], flow: str) ->
                 f"Flow {flow}: columns of table {target.uri} do not hold the events' values (column: table | events): {beside}.",
                 next_step="Nothing of these events was merged, and none is lost. Declare under 'columns' in the flows file the type that"
                 " the table has: the next run goes on with them, and sets aside what that type does not hold. Or declare one that holds"
-                " the values of both, such as STRING, and rebuild the flow.",
+                f" the values of both, such as {widened(held, kind) or 'STRING'}, and make the table anew: airflow-cdc retype {flow}.",
             )
         wider[spelled] = new
     return wider

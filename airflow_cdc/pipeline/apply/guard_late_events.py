@@ -240,6 +240,11 @@ def _guard_documents(asked: Unguarded, known: _Known) -> Guarded:
     return Guarded(row_changes=row_changes, is_late=True, rejoined=folded is not None, stale=stale, unjoined=unjoined)
 
 
+def _with_tables(markers: DataFrame, column: str | None) -> DataFrame:
+    """Return markers with the column that names a row's table; NULL, and so of no table, where it is none of the key."""
+    return markers if column is None or column in markers.columns else markers.withColumn(column, F.lit(None).cast("string"))
+
+
 def _parted(asked: Unguarded, markers: DataFrame | None, *, awaited: bool) -> DataFrame | None:
     """Return the keys of moved rows of which this microbatch holds only the create or only the delete; and of rows whose outcome depends on
     what it voids.
@@ -250,7 +255,7 @@ def _parted(asked: Unguarded, markers: DataFrame | None, *, awaited: bool) -> Da
     if asked.staged.unknown and markers is not None:
         found.append(find_parted_moves(asked.live, markers, asked.keys))
     if asked.voids.rows and markers is not None:
-        found.append(find_unsettled(markers, asked.keys, gone=asked.voids.of_rows))
+        found.append(find_unsettled(_with_tables(markers, run.flow.table_column), asked.keys, gone=asked.voids.of_rows))
     if awaited:
         deletes = asked.decoder.events(run.lines()).filter(f"{IS_ROW_EVENT} AND {OP} = 'd'").select(POSITION)
         found.append(find_awaited_moves(deletes, run.rows_of(asked.target), asked.keys))
