@@ -97,7 +97,7 @@ def test_a_paused_dag(airflow: LiveAirflow, shop: Shop, on_call: OnCall) -> None
 def test_no_spark(airflow: LiveAirflow, shop: Shop, on_call: OnCall) -> None:
     airflow.disconnect("spark_default")
     shop.land()
-    on_call.sees("stopped", "spark_default", seconds=SCHEDULES + SLACK, picture="no-spark")
+    on_call.sees("stopped", f"Task merge of Dag {DAG} failed before it could report", seconds=SCHEDULES + SLACK, picture="no-spark")
     airflow.connect("spark_default", "spark", "local[2]")
 
 

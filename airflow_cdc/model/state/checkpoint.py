@@ -100,7 +100,15 @@ class FlowCheckpoint(JsonObject, required=_REQUIRED):
 
     def withdrawn(self) -> BatchReport:
         """Return the report of the next microbatch where its intent was withdrawn: it owns nothing."""
-        return BatchReport(self.flow, self.number + 1, 0, 0, pending_snapshots=self.pending_snapshots, merge_plan="withdrawn")
+        return BatchReport(
+            self.flow,
+            self.number + 1,
+            0,
+            0,
+            pending_snapshots=self.pending_snapshots,
+            merge_plan="withdrawn",
+            warn_above=self.health.bounds,
+        )
 
     def after(self, intent: Microbatch, report: BatchReport, table: str) -> FlowCheckpoint:
         """Return the checkpoint after one more committed microbatch."""
