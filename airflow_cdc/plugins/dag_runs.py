@@ -83,6 +83,8 @@ class TaskRun:
             return found
         if self.state not in _FAILED:
             return None
+        if self.state == "upstream_failed":
+            return f"Task {self.task_id} of Dag {self.dag_id} did not run, for a task before it failed. Next step: see that task's log."
         tries = f" (try {self.tries}, another one follows)" if self.state == "up_for_retry" else ""
         return f"Task {self.task_id} of Dag {self.dag_id} failed before it could report{tries}. Next step: see its log."
 

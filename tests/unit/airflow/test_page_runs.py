@@ -110,6 +110,8 @@ def test_a_run_is_shown_from_its_beginning_and_in_every_state(runs: Runs) -> Non
     assert (state, "failed before it could report (try 1, another one follows)" in str(error)) == ("up_for_retry", True)
     runs.becomes(run, "failed", tries=3)
     assert runs.shown() == [("failed", f"Task merge of Dag {runs.dag_id} failed before it could report. Next step: see its log.")]
+    runs.becomes(run, "upstream_failed")
+    assert "did not run, for a task before it failed. Next step: see that task's log." in str(runs.shown()[0][1])
     runs.becomes(run, "success", {"flows": {CUSTOMERS: {"status": "applied"}}})
     assert (runs.shown(), runs.shown(ORDERS)) == ([("success", None)], [])
 
