@@ -97,7 +97,9 @@ class AirflowContext:
             mine = of_flow(watched, flow)
             why = mine[0].told(named=mine[0].dag_id in readable) if mine else ""
             if mine and all(watch.is_overdue for watch in mine):
-                found[flow] = Trouble(found[flow].text if flow in found else why, stops_always=True)
+                # What an earlier run failed with may be over, or be the cause.
+                text = f"{why} Last error: {found[flow].text}" if flow in found else why
+                found[flow] = Trouble(text, stops_always=True)
             elif mine and all(watch.is_paused for watch in mine):
                 found.setdefault(flow, Trouble(why))
         return found
