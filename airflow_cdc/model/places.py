@@ -43,16 +43,17 @@ def place_in(lake: str, table: str) -> str:
 
 def is_within(uri: str, root: str) -> bool:
     """Return whether a URI is a root's, or of something below it, as both are spelled."""
-    uri, root = _in_one_spelling(uri), _in_one_spelling(root)
+    uri, root = in_one_spelling(uri), in_one_spelling(root)
     return (uri == root or uri.startswith(f"{root}/")) and not {".", ".."} & set(uri.split("/"))
 
 
 def is_same(left: str, right: str) -> bool:
     """Return whether two URIs are of one place, by their spelling."""
-    return _in_one_spelling(left) == _in_one_spelling(right)
+    return in_one_spelling(left) == in_one_spelling(right)
 
 
-def _in_one_spelling(uri: str) -> str:
+def in_one_spelling(uri: str) -> str:
+    """Return a URI as one place has it, however its scheme is spelled."""
     return re.sub(r"^file:/+", "/", re.sub(r"^s3[an]://", "s3://", uri)).rstrip("/")
 
 

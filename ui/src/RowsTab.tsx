@@ -2,7 +2,7 @@ import { useState } from "react";
 
 import type { Rows, RowOfTable } from "./api";
 import { shown } from "./format";
-import { Loading, Trouble } from "./parts";
+import { Loading, Pages, Trouble } from "./parts";
 import { hashOf, useAsk, useWritten } from "./use";
 
 const SIZE = 50;
@@ -52,17 +52,7 @@ export function RowsTab({ lake, flow }: { lake: string; flow: string }) {
       <Trouble error={error} />
       {!data && loading ? <Loading what="the table's rows" /> : null}
       {data && !error ? <Found data={data} lake={lake} flow={flow} /> : null}
-      {data && (data.has_more || page > 1) ? (
-        <nav className="pager" aria-label="Pages">
-          <button type="button" disabled={page <= 1} onClick={() => setPage(page - 1)}>
-            ‹ Previous
-          </button>
-          <span>Page {page}</span>
-          <button type="button" disabled={!data.has_more} onClick={() => setPage(page + 1)}>
-            Next ›
-          </button>
-        </nav>
-      ) : null}
+      {data ? <Pages page={page} hasNext={data.has_more} go={setPage} /> : null}
     </>
   );
 }

@@ -132,9 +132,16 @@ export function Tabs({ tabs, at, go }: { tabs: [string, string][]; at: string; g
   );
 }
 
-export function Pager({ page, size, total, go }: { page: number; size: number; total: number; go: (page: number) => void }) {
+type Paged = { page: number; go: (page: number) => void };
+
+export function Pager({ page, size, total, go }: Paged & { size: number; total: number }) {
   const last = Math.max(1, Math.ceil(total / size));
-  if (last === 1) {
+  return last === 1 ? null : <Pages page={page} last={last} hasNext={page < last} go={go} />;
+}
+
+/** The way to the other pages, where there are any; `last`: where their number is known. */
+export function Pages({ page, last, hasNext, go }: Paged & { last?: number; hasNext: boolean }) {
+  if (page === 1 && !hasNext) {
     return null;
   }
   return (
@@ -143,9 +150,10 @@ export function Pager({ page, size, total, go }: { page: number; size: number; t
         ‹ Previous
       </button>
       <span>
-        Page {page} of {last}
+        Page {page}
+        {last ? ` of ${last}` : ""}
       </span>
-      <button type="button" disabled={page >= last} onClick={() => go(page + 1)}>
+      <button type="button" disabled={!hasNext} onClick={() => go(page + 1)}>
         Next ›
       </button>
     </nav>

@@ -203,6 +203,11 @@ class PartitionOffsets(JsonObject, required=("runs", "forgotten")):
     forgotten: int = 0
     """Missing offsets that are no longer followed, because there are more holes than :data:`MOST_RUNS`."""
 
+    @property
+    def missing(self) -> int:
+        """Number of offsets in all holes."""
+        return self.forgotten + sum(right.first - left.last - 1 for left, right in zip(self.runs, self.runs[1:], strict=False))
+
     def with_file(self, file: FileOffsets) -> PartitionOffsets:
         """Return the offsets with one more file's."""
         runs = self.runs
@@ -255,7 +260,7 @@ class ArchivedOffsets(JsonObject):
     @property
     def missing(self) -> int:
         """Number of offsets in all gaps."""
-        return sum(gap.missing for gap in self.gaps("")) + sum(item.forgotten for item in self.partitions.values())
+        return sum(offsets.missing for offsets in self.partitions.values())
 
     def missing_below(self, topic: str, lane: int, offset: int) -> tuple[OffsetGap, ...]:
         """Return the gaps of a lane before an offset, with the one from offset 0 to the first archived."""

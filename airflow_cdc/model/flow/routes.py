@@ -14,6 +14,7 @@ from airflow_cdc.model.flow.engine import Engine
 from airflow_cdc.model.flow.new_topics import OnNewTopic
 from airflow_cdc.model.flow.policies import OnUnknownTypes
 from airflow_cdc.model.flow.setting_forms import catalog_name
+from airflow_cdc.model.places import in_one_spelling
 
 _GROUP_OF_JAVA = re.compile(r"\$(\d|\{)")
 
@@ -168,7 +169,7 @@ def refuse_shared_tables(flows: Iterable[CdcFlow], lake: str, *, folds_case: boo
     by_name: dict[tuple[str, ...], CdcFlow] = {}
     by_place: dict[str, CdcFlow] = {}
     for flow in flows:
-        place = _place(flow.table_path(lake))
+        place = in_one_spelling(flow.table_path(lake))
         place = place.casefold() if folds_case else place
         others = [by_place.setdefault(place, flow)]
         if flow.catalog_table:
@@ -182,11 +183,6 @@ def refuse_shared_tables(flows: Iterable[CdcFlow], lake: str, *, folds_case: boo
         outer = next((by_place[parent] for parent in parents if parent in by_place), None)
         if outer:
             raise _shared(outer, flow, lake)
-
-
-def _place(uri: str) -> str:
-    # One place, however its scheme is spelled.
-    return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:/+", "/", uri)).rstrip("/")
 
 
 def _shared(one: CdcFlow, other: CdcFlow, lake: str) -> ConfigurationError:

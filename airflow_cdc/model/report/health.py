@@ -136,10 +136,7 @@ def _spelled(counts: HealthCounts) -> str:
 
 
 _COUNTED: Mapping[FindingKind, tuple[str, str]] = {
-    FindingKind.NOT_FOUND: (
-        "rows_not_found",
-        "{count:,} rows. Next step: airflow-cdc verify",
-    ),
+    FindingKind.NOT_FOUND: ("rows_not_found", "{count:,} rows. Next step: airflow-cdc verify"),
     FindingKind.UNRESOLVED: ("unavailable_unresolved", "{count:,} rows"),
     FindingKind.MISSING: ("missing_offsets", "{count:,} offsets"),
     FindingKind.UNCONFIRMED: ("rows_unconfirmed", "{count:,} rows. Next step: airflow-cdc confirm-snapshot {flow}"),

@@ -43,6 +43,11 @@ REJECTED = Metric("cdc.flow.rejected", _COUNTER, "Records that were set aside in
 MICROBATCHES = Metric("cdc.flow.microbatches", _COUNTER, "Microbatches that were committed.")
 MICROBATCH_SECONDS = Metric("cdc.flow.microbatch_seconds", _GAUGE, "Duration of the longest microbatch of the last run.", unit="seconds")
 STOPPED = Metric("cdc.flow.stopped", _GAUGE, "1 where the flow failed in its last run, 0 where it did not.")
+ATTENTION = Metric(
+    "cdc.flow.attention",
+    _GAUGE,
+    "Number of findings of today and yesterday that ask for a look: rejects, gaps, rows not found, schema changes and the like.",
+)
 LAG_SECONDS = Metric(
     "cdc.flow.lag_seconds",
     _GAUGE,
@@ -50,11 +55,6 @@ LAG_SECONDS = Metric(
     unit="seconds",
 )
 PENDING_BYTES = Metric("cdc.flow.pending_bytes", _GAUGE, "Bytes of the archived files that are not applied.", unit="bytes")
-ATTENTION = Metric(
-    "cdc.flow.attention",
-    _GAUGE,
-    "Number of findings of today and yesterday that ask for a look: rejects, gaps, rows not found, schema changes and the like.",
-)
 PENDING_FILES = Metric("cdc.flow.pending_files", _GAUGE, "Archived files that are not applied.")
 
 METRICS = (EVENTS, ROWS, REJECTED, MICROBATCHES, MICROBATCH_SECONDS, STOPPED, ATTENTION, LAG_SECONDS, PENDING_BYTES, PENDING_FILES)

@@ -9,8 +9,8 @@ from airflow_cdc.model.places import archive_quarantine_uri, quarantine_uri
 from airflow_cdc.model.state.lake import FlowState, archives_in, flows_in
 from airflow_cdc.pipeline.look.native_table import NativeTable, NeedsSparkError, open_table
 from airflow_cdc.pipeline.look.quarantined import ARCHIVE_ORDER, check_known
+from airflow_cdc.pipeline.native.duckdb_sql import holds_text, text
 from airflow_cdc.pipeline.native.duckdb_sql import name as quoted
-from airflow_cdc.pipeline.native.duckdb_sql import text
 from airflow_cdc.pipeline.spark.storage import file_system
 
 _BROWSED_UP_TO_BYTES = 256 * 1024**2
@@ -88,6 +88,5 @@ def _where(search: QuarantineSearch, topic: str | None) -> str:
         conditions.append(f"coalesce(topic, '') = {text(topic)}")
     if search.text:
         searched = [column for column in _SEARCHED if search.shows_values or column in _WITHOUT_VALUES]
-        found = (f"contains(lower({quoted(column)}), lower({text(search.text)}))" for column in searched)
-        conditions.append(f"({' OR '.join(f'coalesce({each}, false)' for each in found)})")
+        conditions.append(holds_text(searched, search.text))
     return " AND ".join(conditions) or "true"

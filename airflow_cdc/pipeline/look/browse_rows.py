@@ -7,14 +7,13 @@ from typing import Any
 
 from airflow_cdc.model.columns import MICROBATCH, POSITION
 from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.pipeline.look.flow_rows import BY_POSITION
 from airflow_cdc.pipeline.look.native_table import NativeTable, NeedsSparkError
+from airflow_cdc.pipeline.native.duckdb_sql import holds_text
 from airflow_cdc.pipeline.native.duckdb_sql import name as quoted
-from airflow_cdc.pipeline.native.duckdb_sql import text
-from airflow_cdc.pipeline.target.table_properties import is_ours
 
 _SEARCHED_UP_TO_BYTES = 1024**3
 """Size of a table above which it is neither searched nor sorted: both read it whole."""
-_PARTS_OF_POSITION = ("commit", "change", "serial")
 
 
 @dataclass(frozen=True)
@@ -54,19 +53,14 @@ def browse_rows(table: NativeTable, search: RowSearch) -> RowsPage:
         raise ConfigurationError(f"Table {table.uri} has no column {search.column!r}.", next_step=f"Name one of {', '.join(columns)}.")
     if (search.text or search.newest) and table.size > _SEARCHED_UP_TO_BYTES:
         raise NeedsSparkError(f"{table.uri} has more than {_SEARCHED_UP_TO_BYTES // 1024**2:,} MiB, too much to be searched or sorted here")
-    order = []
-    if search.newest:
-        ours = [name for name in table.types if is_ours(name, table.scd_columns)]
-        order += [f"-{quoted(MICROBATCH)}"] if MICROBATCH in ours else []
-        order += [f"-{quoted(POSITION)}['{part}']" for part in _PARTS_OF_POSITION] if POSITION in ours else []
-    shown = [*columns, *([MICROBATCH] if MICROBATCH in table.types else [])]
-    rows = table.rows(shown, order=order, limit=search.limit + 1, offset=search.offset, where=_where(search, columns))
+    written = [MICROBATCH] if MICROBATCH in table.types else []
+    newest = [*map(quoted, written), *(BY_POSITION if POSITION in table.types else ())]
+    shown = [*columns, *written]
+    rows = table.rows(
+        shown,
+        order=[f"-{each}" for each in newest] if search.newest else (),
+        limit=search.limit + 1,
+        offset=search.offset,
+        where=holds_text([search.column] if search.column else columns, search.text) if search.text else "",
+    )
     return RowsPage(shown, table.keys, rows[: search.limit], len(rows) > search.limit)
-
-
-def _where(search: RowSearch, columns: list[str]) -> str:
-    if not search.text:
-        return ""
-    wanted = f"lower({text(search.text)})"
-    found = (f"contains(lower(CAST({quoted(name)} AS VARCHAR)), {wanted})" for name in ([search.column] if search.column else columns))
-    return f"({' OR '.join(f'coalesce({each}, false)' for each in found)})"

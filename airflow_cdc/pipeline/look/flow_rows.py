@@ -15,7 +15,8 @@ from airflow_cdc.pipeline.look.spark_types import is_nested
 from airflow_cdc.pipeline.native.duckdb_sql import name as quoted
 from airflow_cdc.pipeline.spark.storage import file_system
 
-_PARTS_OF_POSITION = ("commit", "change", "serial")
+BY_POSITION = tuple(f"{quoted(POSITION)}['{part}']" for part in ("commit", "change", "serial"))
+"""SQL to sort rows by the position of the event that wrote them."""
 
 
 @dataclass(frozen=True)
@@ -71,5 +72,4 @@ def _order(table: NativeTable, columns: Sequence[str], *, history: bool) -> list
     by = table.keys or tuple(name for name in columns if not is_reserved(name))
     if nested := [name for name in by if is_nested(table.types[name])]:
         raise NeedsSparkError(f"{table.uri} is sorted by nested columns: {', '.join(nested)}")
-    position = [f"{quoted(POSITION)}['{part}']" for part in _PARTS_OF_POSITION] if history else []
-    return [*map(quoted, by), *position]
+    return [*map(quoted, by), *(BY_POSITION if history else ())]

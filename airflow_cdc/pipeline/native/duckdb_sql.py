@@ -25,6 +25,12 @@ def texts(values: Iterable[str]) -> str:
     return ", ".join(map(text, values))
 
 
+def holds_text(columns: Iterable[str], wanted: str) -> str:
+    """Return the SQL that is true for a row of which one of some columns, as text, holds a text in any case; never NULL."""
+    found = (f"contains(lower(CAST({name(column)} AS VARCHAR)), lower({text(wanted)}))" for column in columns)
+    return f"({' OR '.join(f'coalesce({each}, false)' for each in found)})"
+
+
 def struct(members: Mapping[str, str]) -> str:
     """Return a STRUCT type; ``members``: types by name."""
     return f"STRUCT({', '.join(f'{name(member)} {kind}' for member, kind in members.items())})"

@@ -98,10 +98,6 @@ class FlowRun:
         """URI or path of the target table."""
         return self.flow.table_path(self.run.lake)
 
-    @property
-    def _place(self) -> str:
-        return place_in(self.run.lake, self.table)
-
     def pending_text(self) -> int:
         """Return the bytes of text of the files that no microbatch owns yet."""
         return sum(file.text_size for file in self._pending(self.state.checkpoint()))
@@ -139,7 +135,8 @@ class FlowRun:
         status = FlowStatus.APPLIED if reports else FlowStatus.WAITING if waiting or cut or outside else FlowStatus.UP_TO_DATE
         gaps = (self._awaited.gaps or self._gaps)[:MOST_LISTED] if waiting else ()
         has_merged = any(report.table_version is not None for report in reports)
-        columns, checkpoint = self._columns() if has_merged else {}, self.state.checkpoint()
+        columns = self._columns() if has_merged else {}
+        checkpoint = self.state.checkpoint()
         return FlowOutcome(
             self.flow.name,
             status,
@@ -215,7 +212,7 @@ class FlowRun:
             checkpoint = self.state.checkpoint()
             open_intent = self.state.intent(checkpoint.number + 1)
             if open_intent and open_intent.does_nothing:
-                self.state.write_commit(checkpoint.withdrawn(), self._place)
+                self.state.write_commit(checkpoint.withdrawn(), place_in(self.run.lake, self.table))
                 continue
             if open_intent:
                 self._check.before(checkpoint, repairs=open_intent.is_again, repair=repair)
@@ -375,7 +372,7 @@ class FlowRun:
         before, known = self._applied_offsets(checkpoint), self._surveyed_offsets[0]
         offsets = report_offsets(self.flow.topic, owned, microbatch.offsets, before=before, known=known)
         report = replace(report, offsets=offsets, warn_above=self.flow.warn_above)
-        self.state.write_commit(report, self._place, microbatch.digest)
+        self.state.write_commit(report, place_in(self.run.lake, self.table), microbatch.digest)
         self._awaited.together = frozenset()
         self.run.after_effect("commit")
         self._clear_staging()

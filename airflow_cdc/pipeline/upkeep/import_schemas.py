@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.files import absolute_uri
+from airflow_cdc.model.files import FileSystem, absolute_uri
 from airflow_cdc.model.flow.source_schema import SourceColumn, SourceSchema, SourceSchemas
 from airflow_cdc.model.handed_over.found import LeftAside
 from airflow_cdc.model.handed_over.read_files import read_files
@@ -104,7 +104,7 @@ def import_schemas(lake: str, files: Iterable[tuple[str, bytes]], flow: str | No
         _check(schema)
     fs, root = file_system(lake)
     topics = {topic for archive in archives_in(fs, root) for topic in archive.ledger().topics}
-    imported = tuple(_beside_the_one_before(lake, schema, topics) for schema in handed_over.schemas)
+    imported = tuple(_beside_the_one_before(lake, fs, root, schema, topics) for schema in handed_over.schemas)
     if not dry_run:
         for schema in handed_over.schemas:
             SourceSchemas(fs, root).put(FlowState(fs, root, schema.flow).folder, schema)
@@ -138,8 +138,7 @@ def _check(schema: SourceSchema) -> None:
             )
 
 
-def _beside_the_one_before(lake: str, schema: SourceSchema, topics: set[str]) -> ImportedSchema:
-    fs, root = file_system(lake)
+def _beside_the_one_before(lake: str, fs: FileSystem, root: str, schema: SourceSchema, topics: set[str]) -> ImportedSchema:
     state = FlowState(fs, root, schema.flow)
     before = SourceSchemas(fs, root).of(state.folder)
     changes = None if before is None else tuple(_changes(before, schema))

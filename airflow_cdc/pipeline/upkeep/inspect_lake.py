@@ -51,9 +51,8 @@ def read_rows(spark: SparkSession, lake: str, flow: str, limit: int | None = Non
     ordered = frame.orderBy(*[sql.name(name) for name in by], *([POSITION] if history else []))
     # Python's local time of an instant depends on the machine's zone, and fails for the first day of year 1; the session's zone is UTC.
     local = {"timestamp": "timestamp_ntz", "array<timestamp>": "array<timestamp_ntz>"}
-    shown = with_columns(
-        with_json(ordered), {name: F.col(sql.name(name)).cast(local[kind]) for name, kind in frame.dtypes if kind in local}
-    )
+    instants = {name: F.col(sql.name(name)).cast(local[kind]) for name, kind in frame.dtypes if kind in local}
+    shown = with_columns(with_json(ordered), instants)
     rows = (shown if limit is None else shown.limit(limit)).collect()
     types = {field.name: field.dataType.simpleString().upper() for field in frame.schema.fields}
     total = len(rows) if limit is None or len(rows) < limit else frame.count()

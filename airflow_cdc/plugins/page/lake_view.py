@@ -253,7 +253,8 @@ class LakeView:
         waiting = waiting_of(archives, name, checkpoint)
         findings = checkpoint.findings
         standing, reason = standing_of(self.fs, self.root, state, waiting=waiting, archives=archives, findings=findings)
-        connector, table = known.connector if known is not None and known.connector else None, table_of(self.lake, checkpoint)
+        connector = known.connector if known is not None and known.connector else None
+        table = table_of(self.lake, checkpoint)
         return FlowView(
             flow=name,
             connector=connector or connector_of(state, checkpoint, [(archive.state, archive.ledger) for archive in archives]),
