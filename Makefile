@@ -28,10 +28,10 @@ check: lint ## Check the code and run the tests that need no Spark (the inner lo
 
 test: lint ## Check the code and run one proof of each rule; a dozen cases with the oldest Spark too
 	@$(PYTHON) scripts/spark_minors.py 4.0 few
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 test-deep: setup ## Run the other proofs: long properties, captures and stories (hours; PART=3/8 runs the third of eight parts)
-	$(BIN)/python -m pytest -m deep -n 2 --dist worksteal --part $(or $(PART),1/1)
+	$(BIN)/python -m pytest -m deep -n 2 --dist worksteal --max-worker-restart 0 -o faulthandler_timeout=7200 --part $(or $(PART),1/1)
 	@$(PYTHON) scripts/spark_minors.py 4.0 all --part $(or $(PART),1/1)
 	@$(PYTHON) scripts/spark_minors.py 4.1 all --part $(or $(PART),1/1)
 	@$(PYTHON) scripts/spark_minors.py 4.0 across
@@ -43,7 +43,7 @@ test-system: setup ## Run the tests against a live Airflow, an object store and 
 	@$(BIN)/python scripts/yarn_cluster.py
 	@$(BIN)/python scripts/browser.py
 	@$(BIN)/python scripts/page_requests.py
-	$(BIN)/python -m pytest -m system_deep
+	$(BIN)/python -m pytest -m system_deep -o faulthandler_timeout=7200
 
 test-min-versions: python ## Run the Airflow layer's tests with the lowest versions that pyproject.toml allows
 	@$(PYTHON) scripts/min_versions.py

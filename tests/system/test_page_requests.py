@@ -37,8 +37,8 @@ def page(tmp_path: Path) -> Iterator[tuple[str, str]]:
     shop = write_shop(tmp_path)
     command = [sys.executable, "-m", "airflow_cdc", "page", "--lake", str(shop.lake), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT) as server:
-        assert server.stdout
         try:
+            assert server.stdout
             found = next(match for line in server.stdout if (match := re.search(r"(http://[^/]+):(\d+)/\?token=(\S+)", line)))
             host, port, token = found.groups()
             time.sleep(2)

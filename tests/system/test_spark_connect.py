@@ -24,7 +24,7 @@ from airflow_cdc import runtime
 from airflow_cdc.pipeline.upkeep.compare_tables import compare_lakes
 from tests.conftest import Apply
 from tests.golden.test_captures import CAPTURES
-from tests.support.events import TOPIC, Record, Row, sqlserver, write_records
+from tests.support.events import TOPIC, Row, sqlserver, write_records
 
 TABLES = ("*.ring",)
 
@@ -108,24 +108,6 @@ def test_an_archive_applied_through_connect_gives_the_classic_session_s_tables(a
     assert [table.flow for table in found.tables if table.equal] == ["pgpk.public.ring"]
 
 
-def test_a_late_event_of_a_flow_that_has_deleted_nothing(tmp_path: Path) -> None:
-    """No delete marker was ever written: that there is no such table was noticed only where the markers are joined."""
-
-    def update(commit: int, name: str, offset: int) -> Record:
-        return sqlserver("u", commit=commit, before={"id": 1, "name": "a"}, after={"id": 1, "name": name}, offset=offset)
-
-    created = sqlserver("c", commit=1, after={"id": 1, "name": "a"}, offset=0)
-    write_records(tmp_path / "1" / "a.jsonl", [created, update(9, "newest", 2)])
-    write_records(tmp_path / "2" / "b.jsonl", [update(5, "older", 1)])
-    (tmp_path / "archive").mkdir()
-
-    status = apply_by_connect(tmp_path, tmp_path / "archive", engine="spark", rounds=[tmp_path / "1", tmp_path / "2"])
-
-    assert status == [["applied"], ["applied"]]
-    rows = pa.table(DeltaTable(str(tmp_path / "connect" / TOPIC)).to_pyarrow_table()).select(["id", "name"]).to_pylist()
-    assert rows == [{"id": 1, "name": "newest"}]
-
-
 KINDS: dict[str, dict[str, Any]] = {
     "versions": {"stored_as_scd_type": 2},
     "bag": {},
@@ -143,9 +125,20 @@ CHANGES: list[tuple[str, Row | None, Row | None]] = [
 ]
 
 
+LATE = TOPIC.replace("customers", "late")
+LATE_CHANGES = [
+    sqlserver("c", commit=1, after={"id": 1, "name": "a"}, topic=LATE, offset=0),
+    sqlserver("u", commit=9, before={"id": 1, "name": "a"}, after={"id": 1, "name": "newest"}, topic=LATE, offset=2),
+    sqlserver("u", commit=5, before={"id": 1, "name": "a"}, after={"id": 1, "name": "older"}, topic=LATE, offset=1),
+]
+
+
 @pytest.mark.parametrize("kinds", [("versions", "bag"), pytest.param(tuple(KINDS), marks=pytest.mark.deep)], ids=["two", "all"])
 def test_each_kind_of_table_when_a_file_comes_again_cut_otherwise(kinds: tuple[str, ...], tmp_path: Path) -> None:
-    """Versions failed, for no column was to be added to a frame; and each flow with repeated offsets, whose records Spark keeps."""
+    """Versions failed, for no column was to be added to a frame; and each flow with repeated offsets, whose records Spark keeps.
+
+    The flow with the late event has deleted nothing: that there are no markers was noticed only where they are joined.
+    """
     topics = {kind: TOPIC.replace("customers", kind) for kind in kinds}
     (tmp_path / "archive").mkdir()
     for kind, topic in topics.items():
@@ -158,13 +151,16 @@ def test_each_kind_of_table_when_a_file_comes_again_cut_otherwise(kinds: tuple[s
         write_records(tmp_path / "1" / f"{kind}.jsonl", events[:3])
         write_records(tmp_path / "2" / f"{kind}-again.jsonl", events[1:])
 
+    write_records(tmp_path / "1" / "late.jsonl", LATE_CHANGES[:2])
+    write_records(tmp_path / "2" / "late-again.jsonl", LATE_CHANGES[2:])
+
     flows = [{"topic": topics[kind], **KINDS[kind]} for kind in kinds]
     rounds = [tmp_path / "1", tmp_path / "2"]
     status = apply_by_connect(tmp_path, tmp_path / "archive", engine="spark", rounds=rounds, flows=flows)
-    assert status == [["applied"] * len(kinds)] * 2
+    assert status == [["applied"] * (len(kinds) + 1)] * 2
 
     def rows(kind: str, where: str = "true") -> list[tuple[int, str]]:
-        table = DeltaTable(str(tmp_path / "connect" / topics[kind]))
+        table = DeltaTable(str(tmp_path / "connect" / topics.get(kind, LATE)))
         found = pa.table(QueryBuilder().register("t", table).execute(f"SELECT id, name FROM t WHERE {where} ORDER BY id, name"))
         return [(row["id"], row["name"]) for row in found.to_pylist()]
 
@@ -176,5 +172,6 @@ def test_each_kind_of_table_when_a_file_comes_again_cut_otherwise(kinds: tuple[s
         "rows": LIVE,
     }
     assert {kind: rows(kind) for kind in kinds} == {kind: expected[kind] for kind in kinds}
+    assert rows("late") == [(1, "newest")]
     assert rows("versions", "__cdc_is_current") == LIVE
     assert "flagged" not in kinds or rows("flagged", "__cdc_deleted") == [(2, "b")]

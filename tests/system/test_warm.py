@@ -55,13 +55,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     command = [sys.executable, "-m", "airflow_cdc", "serve", "--port", "0", "--master", "local[2]"]
     with (folder / "log").open("w") as log:
         serving = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
-    assert serving.stdout
-    line = serving.stdout.readline()
-    assert line.startswith("Spark Connect is ready, Ctrl-C ends it: sc://"), (folder / "log").read_text()
-    yield line.split()[-1].removeprefix("sc://")
-    serving.terminate()
-    assert serving.wait(timeout=30) == 0
-    serving.stdout.close()
+    try:
+        assert serving.stdout
+        line = serving.stdout.readline()
+        assert line.startswith("Spark Connect is ready, Ctrl-C ends it: sc://"), (folder / "log").read_text()
+        yield line.split()[-1].removeprefix("sc://")
+        serving.terminate()
+        assert serving.wait(timeout=30) == 0
+        serving.stdout.close()
+    finally:
+        serving.kill()
 
 
 def _start(lake: Path, server: str, folder: Path, *, archive: Path = ARCHIVE) -> subprocess.Popen[str]:

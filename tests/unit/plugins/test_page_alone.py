@@ -49,10 +49,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     lake = write_shop(tmp_path_factory.mktemp("shop")).lake
     command = [sys.executable, "-m", "airflow_cdc", "page", "--lake", str(lake), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+);", process.stdout.readline())
-        assert found
+        # All of it within the try: Popen waits at its end for a process that nobody has ended.
         try:
+            assert process.stdout
+            found = re.fullmatch(r"The page is ready, Ctrl-C ends it: http://127\.0\.0\.1:(\d+)/\?token=(\S+)\n", process.stdout.readline())
+            assert found
             yield Served(process, int(found[1]), found[2])
         finally:
             process.kill()
