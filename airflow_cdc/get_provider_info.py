@@ -47,6 +47,7 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [f"airflow_cdc.triggers.{name}" for name in (*_WAITED_FOR, "archive_event", "report")],
             }
         ],
+        "task-decorators": [{"name": "cdc_merge", "class-name": "airflow_cdc.decorators.merge.cdc_merge_task"}],
         "extra-links": [f"airflow_cdc.links.tasks.{name}" for name in ("FlowLink", "QuarantineLink", "SparkLink")],
         "notifications": ["airflow_cdc.notifications.flows.CdcNotifier"],
         "config": {"airflow_cdc": {"description": "Addresses of this installation.", "options": _OPTIONS}},

@@ -60,6 +60,7 @@ def operators_page() -> str:
     groups["Base classes"] = shared
     links = {cls.__name__ for classes in groups.values() for cls in classes}
     parts = [f"## {title}\n\n" + "\n\n".join(_class_entry(cls, links) for cls in classes) for title, classes in groups.items() if classes]
+    parts.insert(len(_KINDS), "## Decorators\n\n" + "\n\n".join(map(_decorator_entry, get_provider_info()["task-decorators"])))
     lead = (
         "Reference: every class of this provider that a Dag may use, with its own arguments. Arguments of a base class are described "
         "there; those of Airflow's own classes in Airflow's documentation. *Templated* arguments are rendered by Airflow. What sensors "
@@ -103,6 +104,14 @@ def _class_entry(cls: type[Any], links: set[str]) -> str:
     if "kwargs" in described:
         parts.append(f"Further arguments: {linked(described['kwargs'])}")
     return "\n\n".join(part for part in parts if part)
+
+
+def _decorator_entry(entry: Mapping[str, str]) -> str:
+    module, _, name = entry["class-name"].rpartition(".")
+    function = getattr(importlib.import_module(module), name)
+    described = [f"- `{argument}`: {text}" for argument, text in parameters_of(function).items() if argument != "kwargs"]
+    further = f"Further arguments: {parameters_of(function)['kwargs']}"
+    return "\n\n".join([f"### @task.{entry['name']}", f"`{entry['class-name']}`", purpose_of(function), "\n".join(described), further])
 
 
 def _sentence(text: str) -> str:

@@ -37,7 +37,8 @@ def test_the_provider_info_fits_airflows_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    "section", ["integrations", "operators", "sensors", "hooks", "triggers", "asset-uris", "connection-types", *_CLASSES, "config"]
+    "section",
+    ["integrations", "operators", "sensors", "hooks", "triggers", "asset-uris", "connection-types", "task-decorators", *_CLASSES, "config"],
 )
 def test_each_section_fits_the_stricter_schema_of_airflows_own_providers(section: str) -> None:
     # provider_info.schema.json does not look inside conn-fields: a typo there would only show as a missing field in the form.
