@@ -14,7 +14,8 @@ STATE_FOLDER = "_cdc"
 """Folder of a lake that holds the package's state."""
 REPORTS_FOLDER = f"{STATE_FOLDER}/reports"
 """Folder of the reports of jobs whose drivers run on other machines than their tasks."""
-
+SPELLINGS = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss"}
+"""Schemes that name the same store as another one."""
 
 # A store may be case-insensitive; and a lake with a _delta_log would pass for a table.
 _TAKEN = (STATE_FOLDER, "_delta_log")
@@ -54,7 +55,10 @@ def is_same(left: str, right: str) -> bool:
 
 def in_one_spelling(uri: str) -> str:
     """Return a URI as one place has it, however its scheme is spelled."""
-    return re.sub(r"^file:/+", "/", re.sub(r"^s3[an]://", "s3://", uri)).rstrip("/")
+    scheme, is_url, path = uri.partition("://")
+    if is_url and scheme != "file":
+        return f"{SPELLINGS.get(scheme, scheme)}://{path}".rstrip("/")
+    return re.sub("/{2,}", "/", re.sub("^file:/+", "/", uri)).rstrip("/")
 
 
 def place_at(lake: str, place: str) -> str:

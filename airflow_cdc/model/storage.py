@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.places import SPELLINGS
 from airflow_cdc.model.plain_json import JsonObject
 
 FOLDER = "{private folder}"
@@ -24,7 +25,6 @@ _SECRETS = "(?i:secret|password|token|access[.]?key|account[.]key)"
 """Names whose values Spark's logs and pages hide: Spark's own pattern, and Azure's account keys, which it does not cover."""
 HDFS = ("hdfs://", "webhdfs://")
 """Prefixes of HDFS stores."""
-_SPELLINGS = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss"}
 
 
 @dataclass(frozen=True)
@@ -95,4 +95,4 @@ class JobStorage(JsonObject):
 def store_of(uri: str) -> str:
     """Return the store of a URI in one spelling: scheme and bucket, container or name node."""
     parts = urlsplit(uri)
-    return f"{_SPELLINGS.get(parts.scheme, parts.scheme)}://{parts.netloc}"
+    return f"{SPELLINGS.get(parts.scheme, parts.scheme)}://{parts.netloc}"

@@ -48,5 +48,10 @@ def test_a_uri_is_in_a_folder_by_whole_parts_of_its_path(uri: str, root: str, wi
 
 def test_a_place_has_several_spellings() -> None:
     assert is_same("s3a://b/topics/", "s3://b/topics")
+    assert is_same("gcs://b/topics", "gs://b/topics")
+    assert is_same("abfs://c@a/topics", "abfss://c@a/topics")
     assert is_same("file:/data/x", "/data/x")
+    assert is_same("file:///data//x", "/data/x")
+    # Of an object store these are two keys.
+    assert not is_same("s3://b//x", "s3://b/x")
     assert not is_same("/data/x", "/data/x/y")

@@ -105,6 +105,8 @@ def test_a_topic_that_makes_no_table_is_refused_by_name(route: Route, topic: str
         # The name of a topic is a place too.
         ({"a": "b", "b": None}, ("a", "b")),
         ({"a": "s3://bucket/t", "b": "s3a://bucket/t"}, ("a", "b")),
+        ({"a": "gs://bucket/t", "b": "gcs://bucket/t"}, ("a", "b")),
+        ({"a": "/other/t", "b": "/other//t"}, ("a", "b")),
         ({"a": "/lake/t", "b": "t", "c": "u"}, ("a", "b")),
         ({"a": "file:///lake/t", "b": "t"}, ("a", "b")),
         # What one table cleans up are files of the other.
@@ -119,7 +121,8 @@ def test_two_topics_may_not_share_a_place(tables: dict[str, str | None], togethe
         refuse_shared_tables(flows, "/lake")
         return
     with pytest.raises(
-        ConfigurationError, match=f"Topics {together[0]} and {together[1]} .*(/lake|s3://bucket)/.*Next step: Give each a table of its own"
+        ConfigurationError,
+        match=f"Topics {together[0]} and {together[1]} .*(/lake|/other|s3://bucket|gs://bucket)/.*Next step: Give each a table of its own",
     ):
         refuse_shared_tables(flows, "/lake")
 
