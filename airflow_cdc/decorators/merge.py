@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import (
@@ -11,7 +12,6 @@ from airflow.providers.common.compat.sdk import (
     DecoratedOperator,
     TaskDecorator,
     context_merge,
-    determine_kwargs,
     task_decorator_factory,
 )
 
@@ -53,9 +53,17 @@ class CdcDecoratedMerge(DecoratedOperator, CdcMergeOperator):
         :raises AirflowFailException: when it returns anything else than names. None does not mean every table.
         """
         context_merge(context, self.op_kwargs)
-        arguments = determine_kwargs(self.python_callable, self.op_args, context)
-        self.tables = _names(self.python_callable(*self.op_args, **arguments), self.python_callable.__name__)
+        asked = _asked(self.python_callable, len(self.op_args), context)
+        self.tables = _names(self.python_callable(*self.op_args, **asked), self.python_callable.__name__)
         return CdcMergeOperator.execute(self, context)
+
+
+def _asked(function: Callable[..., Any], positional: int, context: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a function asks for by name. Airflow's own function for it is no part of 3.1."""
+    parameters = list(inspect.signature(function).parameters.values())[positional:]
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return dict(context)
+    return {parameter.name: context[parameter.name] for parameter in parameters if parameter.name in context}
 
 
 def _names(returned: Any, function: str) -> list[str]:

@@ -54,8 +54,8 @@ SESSION_OPTIONS = {
     # Delta refuses old versions by age, whether or not their files were removed. A flow that paused for a week could not rejoin a
     # transaction that its last file had cut. Whether files were removed is read from the log (table_history).
     "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
-    # For each join its rule writes the key out through all projections below, to find a partition column. Our tables have none, and a key
-    # that was followed through moves is a long expression: a fifth of such a microbatch's time.
+    # For each join its rule writes the key out through all projections below, to find a partition column. The tables that we make have
+    # none, and a key that was followed through moves is a long expression: a fifth of such a microbatch's time.
     "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
     "spark.sql.parquet.compression.codec": "zstd",
     # Other readers take Spark's default, INT96, for nanoseconds, which end in 2262 (pipeline/target/parquet_scan.py).

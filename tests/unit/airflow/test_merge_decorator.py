@@ -33,6 +33,18 @@ def test_the_tables_that_the_function_names_are_merged(scene: Any, context: Any)
     assert given == [TOPIC, "other.*"]
 
 
+def test_arguments_of_the_call_come_before_the_contexts(scene: Any, context: Any) -> None:
+    def chosen(schema: str, *, name: str, **rest: Any) -> list[str]:
+        return [f"{schema}.{name}.{rest['params']['x']}"]
+
+    with DAG("chosen", schedule=None) as dag:
+        task.cdc_merge(spark_binary=str(scene.spark_submit))(chosen)("server", name="db")
+    scene.land("0000000000")
+    made = dag.get_task("chosen")
+    made.execute({**context, "params": {"x": "orders"}})
+    assert made.tables == [TOPIC]
+
+
 def test_a_text_with_commas_names_tables_too(scene: Any, context: Any) -> None:
     def chosen() -> str:
         return "server.db.orders, server.db.lines"
