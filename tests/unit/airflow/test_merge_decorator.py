@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from airflow.sdk import DAG, task
 
 from airflow_cdc.decorators.merge import cdc_merge_task
 from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.operators.merge import CdcMergeOperator
 
 TOPIC = "server.db.orders"
 
@@ -17,9 +19,18 @@ TOPIC = "server.db.orders"
 def operator(scene: Any, function: Any, **arguments: Any) -> Any:
     """Return the operator that a decorated function makes in a Dag."""
     with DAG("chosen", schedule=None) as dag:
-        # As in a Dag file: the name is there because Airflow discovers the provider.
-        task.cdc_merge(spark_binary=str(scene.spark_submit), **arguments)(function)()
+        cdc_merge_task(spark_binary=str(scene.spark_submit), **arguments)(function)()
     return dag.get_task(function.__name__)
+
+
+_IS_INSTALLED = any(each.module == "airflow_cdc.get_provider_info" for each in entry_points(group="apache_airflow_provider"))
+
+
+@pytest.mark.skipif(not _IS_INSTALLED, reason="Airflow discovers installed packages only (make test-min-versions imports the folder)")
+def test_airflow_discovers_it() -> None:
+    with DAG("chosen", schedule=None) as dag:
+        task.cdc_merge(task_id="some")(lambda: ["a"])()
+    assert isinstance(dag.get_task("some"), CdcMergeOperator)
 
 
 def test_the_tables_that_the_function_names_are_merged(scene: Any, context: Any) -> None:
@@ -38,7 +49,7 @@ def test_arguments_of_the_call_come_before_the_contexts(scene: Any, context: Any
         return [f"{schema}.{name}.{rest['params']['x']}"]
 
     with DAG("chosen", schedule=None) as dag:
-        task.cdc_merge(spark_binary=str(scene.spark_submit))(chosen)("server", name="db")
+        cdc_merge_task(spark_binary=str(scene.spark_submit))(chosen)("server", name="db")
     scene.land("0000000000")
     made = dag.get_task("chosen")
     made.execute({**context, "params": {"x": "orders"}})
