@@ -6,7 +6,7 @@ from typing import Any
 
 _NAME = "Change data capture"
 _DOCS = "https://debezium.io/documentation/reference/"
-_OPERATORS = ("groups", "maintain", "merge", "rebuild", "replay", "report", "reprocess", "retype", "survey", "verify")
+_OPERATORS = ("groups", "health", "maintain", "merge", "rebuild", "replay", "report", "reprocess", "retype", "survey", "verify")
 _GUIDES = (
     *(
         "first-table",

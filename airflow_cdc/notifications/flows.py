@@ -31,6 +31,8 @@ class CdcNotifier(BaseNotifier):
         notifier = CdcNotifier(SmtpNotifier(to="data@example.com", subject="{{ cdc.title }}", html_content="{{ cdc.html }}"))
         CdcMergeOperator(task_id="merge", on_failure_callback=notifier, on_success_callback=notifier)
 
+    Of a :class:`~airflow_cdc.operators.health.CdcHealthOperator` it sends what that task has not said within a day.
+
     Connections and tables are the task's own. Where one of the other notifiers fails, the others are still called.
 
     :param notifiers: notifiers, or other callables that take the context.
@@ -78,10 +80,18 @@ class CdcNotifier(BaseNotifier):
     def summary(self, context: Context) -> Summary:
         """Return what the notifiers send; without findings, they are not called."""
         task, error = context.get("task"), context.get("exception")
-        findings = [*self._of_report(getattr(task, "report", None)), *self._of_lag(task)]
-        if error and self.stopped and not findings:
+        findings = self._of_task(task)
+        if error and self.stopped and findings is None:
             findings = [Finding(FindingKind.STOPPED, None, f"{type(error).__name__}: {error}"[:_MOST_OF_AN_ERROR])]
-        return summary_of(_where(context, task), findings)
+        return summary_of(_where(context, task), findings or ())
+
+    def _of_task(self, task: Any) -> list[Finding] | None:
+        """Return what a task found or did; None where it shows nothing."""
+        news: Sequence[Finding] | None = getattr(task, "news", None)
+        if news is not None:
+            # A health task: it knows what was said before.
+            return list(news)
+        return [*self._of_report(getattr(task, "report", None)), *self._of_lag(task)] or None
 
     def _of_report(self, report: Any) -> Iterator[Finding]:
         if report is None:

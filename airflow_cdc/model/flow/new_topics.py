@@ -44,6 +44,11 @@ class HeldTopic(JsonObject):
     added: int = 0
     """Records added by this run."""
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether no flow can take the topic; otherwise it is the settings that hold it until it is declared."""
+        return self.reason is not RejectReason.UNDECLARED_TOPIC
+
     def __str__(self) -> str:
         name = f"topic {printable(self.topic)}" if self.topic else "no topic"
         detail = f": {self.detail}" if self.detail else ""

@@ -126,17 +126,22 @@ def standing_of(
 
     :param findings: what the flow's last microbatches did that needs a look.
     """
-    if RetypeNote(fs, lake_root, flow.folder).replaces:
-        return Standing.STOPPED, f"A retype was interrupted while it replaced the table: run airflow-cdc retype {flow.flow} again."
-    aside = [file for archive in archives for file in archive.set_aside if file.reason == UNREADABLE and file.topic == flow.flow]
-    if aside:
-        return Standing.STOPPED, f"{_files(len(aside))} cannot be read: {aside[0]}."
+    if stop := stop_of(fs, lake_root, flow, archives):
+        return Standing.STOPPED, stop
     if not waiting.files:
         unclear = _unclear(archive.unsurveyed for archive in archives if flow.flow in archive.ledger.topics)
         return unclear or ((Standing.ATTENTION if findings else Standing.UP_TO_DATE), "")
     if holder := held_by(fs, lake_root, flow):
         return Standing.CATCHING_UP, f"Written by {holder}."
     return _standing_without_run(waiting)
+
+
+def stop_of(fs: FileSystem, lake_root: str, flow: FlowState, archives: Iterable[ArchiveLook]) -> str:
+    """Return why no run goes on with a flow before somebody acts, as a sentence; empty where the lake shows no such reason."""
+    if RetypeNote(fs, lake_root, flow.folder).replaces:
+        return f"A retype was interrupted while it replaced the table: run airflow-cdc retype {flow.flow} again."
+    aside = [file for archive in archives for file in archive.set_aside if file.reason == UNREADABLE and file.topic == flow.flow]
+    return f"{_files(len(aside))} cannot be read: {aside[0]}." if aside else ""
 
 
 def _unclear(listings: Iterable[Unsurveyed]) -> tuple[Standing, str] | None:

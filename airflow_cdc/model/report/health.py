@@ -7,11 +7,12 @@ day on which it began and the day after, and compared with the bounds that the f
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
+from airflow_cdc.model.flow.new_topics import HeldTopic
 from airflow_cdc.model.flow.warn_above import WarnAbove
 from airflow_cdc.model.plain_json import JsonObject
 from airflow_cdc.model.report.batch_report import BatchReport
@@ -114,6 +115,14 @@ def findings_of_run(report: Any) -> Iterator[Finding]:
     for flow, batches in batches_by_flow(report):
         if batches:
             yield from _findings(flow, sum(map(health_counts, batches), HealthCounts()), batches[-1].warn_above)
+    yield from held_findings(topic for topic in getattr(report, "held_topics", ()) if topic.added)
+
+
+def held_findings(topics: Iterable[HeldTopic]) -> Iterator[Finding]:
+    """Yield the topics that no flow can take."""
+    for topic in topics:
+        if topic.is_refused:
+            yield Finding(FindingKind.REJECTED, None, str(topic), topic.added or topic.records)
 
 
 def _findings(flow: str, counts: HealthCounts, bounds: WarnAbove) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from airflow_cdc.model.errors import ConfigurationError, RejectReason
+from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.report.apply_report import ApplyReport
 
 _NEVER, _ANY = "never", "any"
@@ -47,6 +47,5 @@ class RejectLimit:
             if self.share is not None and events.rejected > self.share * events.read:
                 yield f"{flow.flow}: {events.rejected} of {events.read} records are in the quarantine"
         for topic in report.held_topics:
-            # Topics held back by the settings are not data errors.
-            if self.share is not None and topic.added and topic.reason is not RejectReason.UNDECLARED_TOPIC:
+            if self.share is not None and topic.added and topic.is_refused:
                 yield str(topic)

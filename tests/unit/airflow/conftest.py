@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 
 from tests.unit.airflow.job_server import job_server
+from tests.unit.airflow.mail_server import MailServer
 from tests.unit.airflow.resource_manager import JOB as JOB_ID
 from tests.unit.airflow.resource_manager import ResourceManager
 
@@ -311,3 +312,14 @@ def airflow_database() -> None:
     from airflow.utils.db import initdb
 
     initdb()
+
+
+@pytest.fixture
+def mail(scene: Scene) -> Iterator[MailServer]:
+    """A mail server, which the connection ``smtp_default`` names."""
+    if AIRFLOW_VERSION < (3, 2):
+        pytest.skip("dag.test of Airflow 3.1 calls no callbacks")
+    server = MailServer()
+    scene.connect("smtp_default", **server.connection)
+    yield server
+    server.close()

@@ -46,3 +46,9 @@ class MailServer(socketserver.ThreadingTCPServer):
     def close(self) -> None:
         self.shutdown()
         self.server_close()
+
+
+def text_of(mail: Any) -> str:
+    """Return a mail's HTML."""
+    body = mail.get_body(("html",))
+    return "" if body is None else str(body.get_content())

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow import __version__ as airflow_version
 from airflow.providers.smtp.notifications.smtp import SmtpNotifier
-from packaging.version import Version
 
 from airflow_cdc.dag_factory import cdc_dags
 from airflow_cdc.model.errors import ConfigurationError
@@ -20,24 +18,13 @@ from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome, Flow
 from airflow_cdc.model.report.batch_report import BatchReport, EventCounts
 from airflow_cdc.notifications.flows import CdcNotifier
 from airflow_cdc.sensors.lag import CdcLagSensor
-from tests.unit.airflow.dag_bag import dag_bag
-from tests.unit.airflow.mail_server import MailServer
+from tests.unit.airflow.mail_server import MailServer, text_of
 
 TOPIC, OTHER_TOPIC = "server.db.orders", "server.db.<customers>"
 TERMINAL = {"type": "SchemaChangeError", "message": "Column total shrank.", "next_step": "Widen it.", "transient": False}
 REJECTING = BatchReport(TOPIC, 1, 1, 9, EventCounts(read=1000, merged=997, rejected=3), rejects={"missing_key": 1, "malformed_json": 2})
 UNCONFIRMED = BatchReport(OTHER_TOPIC, 1, 1, 9, EventCounts(read=1, merged=1), rows_unconfirmed=12)
 MAIL = {"from_email": "a@example.com", "to": "b@example.com", "subject": "{{ cdc.title }}", "html_content": "{{ cdc.html }}"}
-
-
-@pytest.fixture
-def mail(scene: Any) -> Iterator[MailServer]:
-    if Version(airflow_version).release < (3, 2):
-        pytest.skip("dag.test of Airflow 3.1 calls no callbacks")
-    server = MailServer()
-    scene.connect("smtp_default", **server.connection)
-    yield server
-    server.close()
 
 
 def applied(*batches: BatchReport) -> ApplyReport:
@@ -58,11 +45,6 @@ def run(scene: Any, make: Callable[[], Any]) -> str:
 
 def merging(scene: Any, notifier: Any, **arguments: Any) -> Callable[[], Any]:
     return lambda: scene.merge(on_failure_callback=notifier, on_success_callback=notifier, **arguments)
-
-
-def text_of(mail: Any) -> str:
-    body = mail.get_body(("html",))
-    return "" if body is None else str(body.get_content())
 
 
 def summary(report: Any, **bounds: Any) -> Any:
@@ -97,17 +79,6 @@ def test_a_run_in_which_all_is_well_mails_nothing(scene: Any, airflow_database: 
     scene.land("0000000000")
     assert run(scene, merging(scene, CdcNotifier(SmtpNotifier(**MAIL), behind_seconds=1))) == "success"
     assert mail.mails == []
-
-
-def test_the_shipped_dag_mails_which_flow_is_behind(scene: Any, airflow_database: None, mail: MailServer) -> None:
-    dag = dag_bag(Path(__file__).parents[3] / "dags" / "cdc_watch.py").dags["cdc_watch"]
-    scene.save(dag)
-    scene.land("0000000000")
-    scene.land("0000000001")
-    assert dag.test().state == "failed"
-    (sent,) = mail.mails
-    assert sent["subject"] == "1 flow behind"
-    assert f"{TOPIC}: never applied, or its events carry no time; pending: 2 files, 24 bytes" in text_of(sent)
 
 
 def test_a_job_that_left_no_report_is_mailed_by_the_tasks_error(scene: Any, airflow_database: None, mail: MailServer) -> None:
