@@ -14,6 +14,7 @@ _TITLES = {
     "how-to/rebuild-and-reprocess.md": "Rebuild and reprocess",
     "how-to/replay-quarantine.md": "Replay the quarantine",
     "how-to/run-on-your-spark-service.md": "Run on your Spark service",
+    "how-to/verify-against-the-source.md": "Verify tables against the source",
     "how-to/watch-it.md": "Watch it",
     "how-to/when-something-is-red.md": "When something is red",
     "reference/dags-file.md": "Dags file",

@@ -15,12 +15,14 @@ _GUIDES = (
         "run-on-your-spark-service",
         "object-stores",
         "watch-it",
+        "verify-against-the-source",
         "backfill",
         "maintenance",
     ),
     *("replay-quarantine", "rebuild-and-reprocess", "when-something-is-red"),
 )
 _WAITED_FOR = ("archive", "lag", "snapshot", "transactions")
+_SENSORS = (*_WAITED_FOR, "source")
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -39,7 +41,7 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "operators": [{"integration-name": _NAME, "python-modules": [f"airflow_cdc.operators.{name}" for name in _OPERATORS]}],
-        "sensors": [{"integration-name": _NAME, "python-modules": [f"airflow_cdc.sensors.{name}" for name in _WAITED_FOR]}],
+        "sensors": [{"integration-name": _NAME, "python-modules": [f"airflow_cdc.sensors.{name}" for name in _SENSORS]}],
         "hooks": [{"integration-name": _NAME, "python-modules": ["airflow_cdc.hooks.archive", "airflow_cdc.hooks.lake"]}],
         "triggers": [
             {

@@ -131,21 +131,31 @@ class SourceCatalogue:
         origin = f"catalogue of {self.connector}, connection {self._conn_id}, table {table}"
         return SourceSchema(flow, self.connector, tuple(columns), tuple(keys), origin, properties_of(settings, self.connector))
 
+    def ask(self, statement: str) -> Sequence[Sequence[Any]]:
+        """Return the rows of a statement without parameters.
+
+        :raises SourceFailedError, ConfigurationError: as :meth:`tables`.
+        """
+        return self._rows(statement, None)
+
     @cached_property
     def _connection(self) -> Connection:
         return existing_connection(self._conn_id, "a connection of the source database, such as one of type postgres")
 
     @cached_property
     def _hook(self) -> Any:
-        kind = self._connection.conn_type or ""
         try:
             hook = self._connection.get_hook()
         except Exception as problem:  # noqa: BLE001 - for a connection type that no provider knows, Airflow raises its root class.
             raise self._lacking(problem) from None
         hook.log_sql = False
-        known = "?" if kind in _OF_ANY_DATABASE else next((catalogues()[name].placeholder for name in _connectors(kind)), "")
-        self._placeholder = known or str(hook.placeholder)
         return hook
+
+    @cached_property
+    def _placeholder(self) -> str:
+        kind = self._connection.conn_type or ""
+        known = "?" if kind in _OF_ANY_DATABASE else next((catalogues()[name].placeholder for name in _connectors(kind)), "")
+        return known or str(self._hook.placeholder)
 
     def _by_driver(self, kind: str) -> str:
         driver = (self._connection.host if kind == "jdbc" else self._hook.driver) or ""
@@ -158,9 +168,12 @@ class SourceCatalogue:
         return found
 
     def _records(self, sql: str, *parameters: str) -> Sequence[Sequence[Any]]:
+        return self._rows(in_style(sql, self._placeholder), parameters or None)
+
+    def _rows(self, sql: str, parameters: Sequence[str] | None) -> Sequence[Sequence[Any]]:
         hook = self._hook
         try:
-            return list(hook.get_records(in_style(sql, self._placeholder), parameters or None))
+            return list(hook.get_records(sql, parameters))
         except Exception as problem:  # noqa: BLE001 - each driver has exceptions of its own.
             if isinstance(problem, ImportError) or isinstance(problem.__cause__, ImportError):
                 raise self._lacking(problem) from None

@@ -109,6 +109,7 @@ LEASE = StateKind("lease", when_unreadable="Remove it once no run writes the flo
 REBUILD_NOTE = StateKind("rebuild note", when_unreadable="Remove it, and rebuild into another folder.")
 RETYPE_NOTE = StateKind("retype note", when_unreadable="Restore it, or rebuild the flow.")
 ANNOUNCED_VERSIONS = StateKind("record of announced versions", when_unreadable="Remove it; tables that change from now on are announced.")
+COMPARISON = StateKind("record of a comparison with the source", when_unreadable="Remove it; the next comparison writes it anew.")
 JOB_REPORT = StateKind("report", when_unreadable="Give the job and Airflow the same version of airflow-cdc.")
 
 KINDS = (
@@ -130,6 +131,7 @@ KINDS = (
     REBUILD_NOTE,
     RETYPE_NOTE,
     ANNOUNCED_VERSIONS,
+    COMPARISON,
     JOB_REPORT,
 )
 """All kinds of state documents."""

@@ -90,9 +90,22 @@ function Head({ data }: { data: Detail }) {
           hint={last?.seconds === undefined ? undefined : `${duration(last.seconds)}, engine ${last.engine}`}
         />
         <Tile label="Connector" value={data.connector ?? "not known"} />
+        {data.compared ? <Compared found={data.compared} /> : null}
       </dl>
     </>
   );
+}
+
+function Compared({ found }: { found: NonNullable<Detail["compared"]> }) {
+  const left = found.left_out.length ? `; ${plural(found.left_out.length, "column")} not compared` : "";
+  const now = found.skipped
+    ? `not compared: ${found.skipped}`
+    : found.different
+      ? `${plural(found.different, "row")} ${found.different === 1 ? "differs" : "differ"}`
+      : found.undecided || found.is_cut
+        ? `${plural(found.undecided, "row")} undecided`
+        : `in all that was compared${left}`;
+  return <Tile label="Equal to its source" value={found.verified_through ? ago(found.verified_through) : "not seen yet"} hint={now} />;
 }
 
 function MicrobatchesTab({ lake, flow, last }: { lake: string; flow: string; last: number }) {

@@ -84,6 +84,15 @@ export type Detail = Summary & {
   epoch_begins: { lane: string; offset: number; epoch: number }[];
   snapshot: { position: string; is_complete: boolean; is_initial: boolean; reads: number; undecided: number } | null;
   archives: string[];
+  compared: null | {
+    at: number | null;
+    verified_through: number | null;
+    different: number;
+    undecided: number;
+    is_cut: boolean;
+    left_out: string[];
+    skipped: string;
+  };
 };
 export type Microbatches = { microbatches: Point[]; total: number; rejects: Record<string, number> };
 export type TableAnswer = {

@@ -12,6 +12,7 @@ from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.look.standing import ArchiveLook, look_at, stop_of
 from airflow_cdc.model.report.findings import Finding, FindingKind
 from airflow_cdc.model.report.health import held_findings
+from airflow_cdc.model.state.comparison import FlowComparisons
 from airflow_cdc.model.state.lake import FlowState, archives_in, flows_in
 
 _RECENT = timedelta(days=2)
@@ -46,6 +47,7 @@ def _of_flow(fs: FileSystem, root: str, name: str, archives: Iterable[ArchiveLoo
         if stop := stop_of(fs, root, state, archives):
             yield Finding(FindingKind.STOPPED, name, stop)
         yield from state.checkpoint(write=False).findings
+        yield from FlowComparisons(fs, root).of(name, state.folder).findings
     except CdcError as error:
         # One flow's broken state must not hide what is wrong with the others.
         yield Finding(FindingKind.STOPPED, name, str(error))

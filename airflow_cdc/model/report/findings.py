@@ -16,6 +16,7 @@ class FindingKind(str, Enum):
 
     STOPPED = "stopped"
     BEHIND = "behind"
+    DIFFERENT = "different from the source"
     REJECTED = "rejected"
     NOT_FOUND = "rows not found"
     UNRESOLVED = "values unresolved"
@@ -27,6 +28,7 @@ class FindingKind(str, Enum):
 _HEADS = {
     FindingKind.STOPPED: "Stopped",
     FindingKind.BEHIND: "Behind",
+    FindingKind.DIFFERENT: "Rows that differ from the source's",
     FindingKind.REJECTED: "Rejected records, now in the quarantine",
     FindingKind.NOT_FOUND: "Rows that an update or a delete should have found",
     FindingKind.UNRESOLVED: "Rows with NULL for a value that neither an event nor a row carries",
@@ -88,6 +90,7 @@ class Summary:
         words = {
             FindingKind.STOPPED: ("flow stopped", "flows stopped"),
             FindingKind.BEHIND: ("flow behind", "flows behind"),
+            FindingKind.DIFFERENT: ("row different from the source", "rows different from the source"),
             FindingKind.REJECTED: ("record rejected", "records rejected"),
             FindingKind.NOT_FOUND: ("row not found", "rows not found"),
             FindingKind.UNRESOLVED: ("row with an unknown value", "rows with unknown values"),

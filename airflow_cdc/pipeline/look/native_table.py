@@ -130,6 +130,19 @@ class NativeTable:
         (found,) = self._query(f"SELECT count(*) AS rows FROM cdc WHERE {where}").column("rows").to_pylist()
         return int(found)
 
+    @property
+    def live(self) -> str:
+        """SQL of the relation of the rows that the source has, for :meth:`ask`."""
+        return f"(SELECT * FROM cdc{self._live})"
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement over :attr:`live`; none where the table has no file.
+
+        :raises NeedsSparkError: where the rows are not read without Spark.
+        """
+        found = self._query(statement).to_pylist() if len(self._files) else []
+        return [tuple(row.values()) for row in found]
+
     def rows(
         self,
         columns: Sequence[str],

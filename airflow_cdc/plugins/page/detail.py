@@ -8,6 +8,7 @@ from typing import Any
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.position.lives import lane_text
 from airflow_cdc.model.position.position import spelled_commit
+from airflow_cdc.model.state.comparison import FlowComparison
 from airflow_cdc.pipeline.look.native_table import NeedsSparkError, open_table
 from airflow_cdc.pipeline.look.table_facts import changes_of, details_of
 from airflow_cdc.plugins.page.lake_view import FlowView, LakeView
@@ -50,6 +51,7 @@ def detail(flow: FlowView) -> dict[str, Any]:
         ],
         "snapshot": _snapshot(flow),
         "archives": sorted(checkpoint.planned),
+        "compared": _compared(flow.comparison),
         "types": {name: kind.to_json() for name, kind in report.types.items()} if report else {},
     }
 
@@ -73,6 +75,14 @@ def _snapshot(flow: FlowView) -> dict[str, Any] | None:
         "reads": found.reads,
         "undecided": len(flow.checkpoint.undecided_snapshots),
     }
+
+
+def _compared(found: FlowComparison) -> dict[str, Any] | None:
+    if not (found.at or found.skipped):
+        return None
+    counts = {"different": found.different, "undecided": len(found.open), "is_cut": found.is_cut}
+    times = {"at": found.at or None, "verified_through": found.verified_through or None}
+    return {**times, **counts, "left_out": found.left_out, "skipped": found.skipped}
 
 
 def microbatches(view: LakeView, flow: FlowView, *, before: int | None, limit: int) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from airflow_cdc.model.flow.new_topics import HeldTopic
 from airflow_cdc.model.look.standing import ArchiveLook, Standing, Waiting, look_at, standing_of, waiting_of
 from airflow_cdc.model.look.unsurveyed import Unsurveyed
 from airflow_cdc.model.state.checkpoint import FlowCheckpoint
+from airflow_cdc.model.state.comparison import FlowComparison, FlowComparisons
 from airflow_cdc.model.state.lake import ArchiveState, FlowState, archives_in, flows_in
 from airflow_cdc.pipeline.look.flow_summaries import connector_of, table_of
 from airflow_cdc.pipeline.look.microbatches import DoneMicrobatch
@@ -63,6 +64,8 @@ class FlowView:
     waiting: Waiting
     checkpoint: FlowCheckpoint
     last: DoneMicrobatch | None
+    comparison: FlowComparison
+    """What its last comparison with the source found; an empty one where there was none."""
     read_at: float
     """When its checkpoint was read, by the monotonic clock."""
 
@@ -122,6 +125,10 @@ class LakeView:
         self._archives: dict[str, ArchiveState] = {}
         self._markers: OrderedDict[tuple[str, int], DoneMicrobatch] = OrderedDict()
         self._rows: dict[str, tuple[int | None, int | None]] = {}
+        self._comparisons: dict[str, tuple[object, FlowComparison]] = {}
+        """By flow's folder: the version of the document, and its content."""
+        self._compared: dict[str, object] = {}
+        """As the last look listed them."""
 
     def look(self, patience: float = PATIENCE) -> LakeLook:
         """Return the flows as last looked at; begins another look where that is old.
@@ -222,6 +229,8 @@ class LakeView:
 
     def _look_at_all(self) -> None:
         archives = self._look_at_archives(_PATIENCE_WITH_ARCHIVES)
+        # One listing for all flows: most lakes have no comparison.
+        self._compared = FlowComparisons(self.fs, self.root).folders()
         names = flows_in(self.fs, self.root)
         before, first = self._look, not self._look.at
         views: dict[str, FlowView] = {}
@@ -251,7 +260,8 @@ class LakeView:
         is_known = known is not None and now - known.read_at < _WHOLE_AGAIN and state.marker(known.checkpoint.number + 1) is None
         checkpoint = known.checkpoint if known is not None and is_known else state.checkpoint(write=False)
         waiting = waiting_of(archives, name, checkpoint)
-        findings = checkpoint.findings
+        comparison = self._comparison(name, state.folder)
+        findings = (*checkpoint.findings, *comparison.findings)
         standing, reason = standing_of(self.fs, self.root, state, waiting=waiting, archives=archives, findings=findings)
         connector = known.connector if known is not None and known.connector else None
         table = table_of(self.lake, checkpoint)
@@ -266,8 +276,18 @@ class LakeView:
             waiting=waiting,
             checkpoint=checkpoint,
             last=self._last(state, checkpoint.number),
+            comparison=comparison,
             read_at=known.read_at if known is not None and is_known else now,
         )
+
+    def _comparison(self, name: str, folder: str) -> FlowComparison:
+        version = self._compared.get(folder)
+        if version is None:
+            return FlowComparison(name)
+        known = self._comparisons.get(folder)
+        if known is None or known[0] != version:
+            known = self._comparisons[folder] = version, FlowComparisons(self.fs, self.root).of(name, folder)
+        return known[1]
 
     def _last(self, state: FlowState, number: int) -> DoneMicrobatch | None:
         if not number:

@@ -30,6 +30,7 @@ from airflow_cdc.model.state import lake as lake_module
 from airflow_cdc.model.state import lease as lease_module
 from airflow_cdc.model.state.announced_versions import AnnouncedVersions
 from airflow_cdc.model.state.commit_metadata import metadata_of, metadata_text, report_in
+from airflow_cdc.model.state.comparison import FlowComparisons
 from airflow_cdc.model.state.lake import ArchiveState, FlowState
 from airflow_cdc.model.state.lease import LeaseFile, Leases
 from airflow_cdc.model.state.rebuild_note import RebuildNote
@@ -97,6 +98,10 @@ def _file(kind: StateKind, path: str, make: Callable[[Mapping[str, Any]], Any]) 
     return lambda root: kind.read(FS, f"{root}/{path}", make, owner="somebody")
 
 
+def _compared(root: str) -> Any:
+    return FlowComparisons(FS, root).of(samples.FLOW, _flow(root).folder)
+
+
 _ARCHIVE = "_cdc/archives/*"
 _FLOW = f"_cdc/flows/{samples.FLOW}"
 _LEASE = f"_cdc/leases/{samples.FLOW}/00000001.json"
@@ -127,6 +132,12 @@ DOCUMENTS = (
     Golden(kinds.REBUILD_NOTE, "_cdc/rebuilt/*.json", lambda root: RebuildNote.read(FS, root, samples.FLOW), samples.REBUILT),
     Golden(kinds.RETYPE_NOTE, "_cdc/retypes/*.json", _retyped, ("0123456789ab", True)),
     Golden(kinds.ANNOUNCED_VERSIONS, _TASK, _file(kinds.ANNOUNCED_VERSIONS, _TASK, AnnouncedVersions.from_json), samples.ANNOUNCED),
+    Golden(
+        kinds.COMPARISON,
+        "_cdc/compared/*.json",
+        lambda root: FlowComparisons(FS, root).of(samples.FLOW, _flow(root).folder),
+        samples.COMPARED,
+    ),
     *(
         Golden(kinds.JOB_REPORT, path, _file(kinds.JOB_REPORT, path, report.from_json), samples.REPORTS[name], _ABSENT_FROM.get(name, ()))
         for name, report in _REPORTS.items()
@@ -181,6 +192,7 @@ def _write_flow(root: str) -> None:
     Leases(FS, root).take(samples.FLOW)
     RetypeNote(FS, root, flow.folder).write("0123456789ab", replaces=True)
     samples.REBUILT.write(FS, root, samples.FLOW)
+    FlowComparisons(FS, root).put(flow.folder, samples.COMPARED)
     kinds.ANNOUNCED_VERSIONS.replace(FS, f"{root}/{_TASK}", samples.ANNOUNCED.to_json())
 
 

@@ -40,6 +40,7 @@ from airflow_cdc.model.position.lives import LANES, LifeSpan
 from airflow_cdc.model.position.position import EPOCH, Position
 from airflow_cdc.model.position.reach import Reach
 from airflow_cdc.model.position.snapshot import Snapshot, SnapshotChoice, SnapshotDecision
+from airflow_cdc.model.pull.compared_rows import OpenRow
 from airflow_cdc.model.report.apply_report import ApplyReport, FlowOutcome, FlowStatus
 from airflow_cdc.model.report.batch_report import BatchReport, EventCounts, RowCounts
 from airflow_cdc.model.report.foreign_change import ForeignChange
@@ -50,6 +51,7 @@ from airflow_cdc.model.report.verification import Standing, TableVerification, V
 from airflow_cdc.model.state.announced_versions import AnnouncedVersions
 from airflow_cdc.model.state.archived_schema import ArchivedSchema
 from airflow_cdc.model.state.checkpoint import FlowCheckpoint
+from airflow_cdc.model.state.comparison import FlowComparison
 from airflow_cdc.model.state.lease import Holder, LeaseFile
 from airflow_cdc.model.state.ledger import FolderSeen, Ledger
 from airflow_cdc.model.state.microbatch import FilePart, HeldFile, Microbatch, PlanPosition
@@ -250,6 +252,20 @@ LEASE = LeaseFile(FLOW, HOLDER, WRITTEN_AT, 60.0, renewals=0)
 REBUILT = RebuildNote({"archive": ARCHIVE, "lake": LAKE, "as_of": "7/1/2"}, 2)
 INCARNATION = "0123456789ab"
 ANNOUNCED = AnnouncedVersions("scheduled__2026-11-20", {}, {FLOW: 17})
+COMPARED = FlowComparison(
+    FLOW,
+    "scheduled__2026-11-20 1",
+    1_795_945_723_116,
+    1200,
+    1199,
+    ("ratio: double precision and double",),
+    (OpenRow(940_079_632_237_576_323, 118_128_069_469_479_357, None, 1_795_945_723_116),),
+    is_cut=True,
+    different=1,
+    sample=({"side": "missing", "id": "7"},),
+    verified_through=1_795_859_323_116,
+    skipped="the table has no row for each key",
+)
 
 _ERROR = {"type": "StateLostError", "message": "Gone.", "next_step": "Restore it.", "transient": False}
 _OUTCOME = FlowOutcome(

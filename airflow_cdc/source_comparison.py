@@ -1,0 +1,184 @@
+"""SourceComparison: compare the tables of a lake with their source database by hashes, and decide about differences by a later look.
+
+While it compares, the source goes on, and the table is behind it by what is not archived and applied yet. So a difference proves nothing
+by itself. It counts when nothing of that row has changed on either side, and the lake shows that more than the row's change must have
+arrived: the flow has nothing pending, and a flow of the same source applied what was committed a while later.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+
+from airflow_cdc.hooks.archive import CdcArchiveHook
+from airflow_cdc.hooks.lake import CdcLakeHook
+from airflow_cdc.hooks.source_catalogue import SourceCatalogue
+from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.flow.table_mode import TableMode
+from airflow_cdc.model.globs import matches_any
+from airflow_cdc.model.look.lag import find_lag
+from airflow_cdc.model.pull.compared_rows import OpenRow, Side, compare_all, look_again
+from airflow_cdc.model.pull.settings import settings_of
+from airflow_cdc.model.pull.spelled_rows import DIALECTS, DUCKDB, spelling_of
+from airflow_cdc.model.pull.tables import Table, tables_of
+from airflow_cdc.model.state.comparison import FlowComparison, FlowComparisons
+from airflow_cdc.model.state.lake import FlowState
+from airflow_cdc.pipeline.look.flow_rows import live_table
+from airflow_cdc.pipeline.look.native_table import NativeTable, NeedsSparkError
+from airflow_cdc.pipeline.spark.storage import scoped_options
+
+_CLOCKS = {
+    "postgresql": "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint",
+    **dict.fromkeys(("mysql", "mariadb"), "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)"),
+}
+"""Milliseconds since 1970, as ``source.ts_ms`` of the events has them."""
+_QUIET = 86_400_000
+"""Milliseconds after which a source that sent nothing more counts as quiet: whatever it had committed has arrived."""
+_SAMPLE = 10
+
+
+class _NotComparedError(Exception):
+    """Raised for a flow that cannot be compared; its text is the reason."""
+
+
+@dataclass(frozen=True)
+class SourceComparison:
+    """The tables of a lake beside their source.
+
+    :param settle_seconds: how long after a moment the lake must show the source's commits, at least, before it must show all of that
+        moment: longer than the sink keeps events before it writes a file.
+    """
+
+    archive: CdcArchiveHook
+    lake: CdcLakeHook
+    source: SourceCatalogue
+    tables: Sequence[str] = ()
+    settle_seconds: float = 900
+
+    def flows(self) -> list[FlowComparison]:
+        """Return the last comparison of each flow that the globs match, the longest ago first."""
+        found = [self._states.of(flow, self._folder(flow)) for flow in self.lake.flows() if matches_any(flow, self.tables)]
+        return sorted(found, key=lambda each: (each.at, each.flow))
+
+    def compare(self, before: FlowComparison, run: str) -> FlowComparison:
+        """Compare all rows of a flow, and record the result.
+
+        :param before: its last comparison.
+        :raises SourceFailedError, ConfigurationError: when the database does not answer, or its connection cannot be used.
+        """
+        flow = before.flow
+        try:
+            with scoped_options(self.lake.storage_settings().file_systems):
+                sides = self._sides(flow)
+                at = self._now()
+                found = compare_all(sides.source, sides.table, at, sides.held.count())
+        except (_NotComparedError, NeedsSparkError) as reason:
+            return self._put(FlowComparison(flow, run, skipped=str(reason), verified_through=before.verified_through))
+        made = FlowComparison(flow, run, at, found.source_rows, found.table_rows, sides.left_out, found.open, found.is_cut)
+        return self._put(replace(made, verified_through=at if made.is_equal else before.verified_through))
+
+    def look_again(self, before: FlowComparison) -> FlowComparison:
+        """Look at a flow's open rows again, and record the result.
+
+        :raises SourceFailedError, ConfigurationError: as :meth:`compare`.
+        """
+        flow = before.flow
+        # Before the rows are read: what these lack by then, they had to show.
+        is_settled = self._settled(flow)
+        try:
+            with scoped_options(self.lake.storage_settings().file_systems):
+                sides = self._sides(flow)
+                found = look_again(before.open, sides.source, sides.table, self._now(), is_settled)
+                sample = tuple(islice(_sample(found.different, sides), _SAMPLE))
+        except (_NotComparedError, NeedsSparkError) as reason:
+            return self._put(replace(before, open=(), skipped=str(reason)))
+        made = replace(
+            before, open=found.open, different=before.different + len(found.different), sample=(*before.sample, *sample)[:_SAMPLE]
+        )
+        return self._put(replace(made, verified_through=made.at) if made.is_equal else made)
+
+    def _put(self, found: FlowComparison) -> FlowComparison:
+        self._states.put(self._folder(found.flow), found)
+        return found
+
+    @property
+    def _states(self) -> FlowComparisons:
+        return FlowComparisons(self.lake.fs, self.lake.fs_root)
+
+    def _state(self, flow: str) -> FlowState:
+        return FlowState(self.lake.fs, self.lake.fs_root, flow)
+
+    def _folder(self, flow: str) -> str:
+        return self._state(flow).folder
+
+    def _now(self) -> int:
+        return int(str(self.source.ask(_CLOCKS[self.source.connector])[0][0]))
+
+    @cached_property
+    def _tables(self) -> list[Table]:
+        return self.source.tables()
+
+    def _table(self, flow: str) -> Table:
+        if self.source.connector not in DIALECTS:
+            raise _NotComparedError(f"a source of {self.source.connector} cannot be compared by hashes")
+        try:
+            return tables_of(self.source.connector, [flow], self._tables, {})[flow]
+        except ConfigurationError as error:
+            raise _NotComparedError(error.message) from error
+
+    def _sides(self, flow: str) -> _Sides:
+        table = self._table(flow)
+        if not self._state(flow).checkpoint(write=False).table:
+            raise _NotComparedError("the flow has no table yet")
+        held = live_table(self.lake.root, flow)
+        if not held.keys or held.mode in {TableMode.CHANGE_LOG, TableMode.MULTISET}:
+            raise _NotComparedError("the table has no row for each key")
+        schema = self.source.schema(flow, table, settings_of(self.source.connector))
+        theirs = {column.name: column for column in schema.columns}
+        spelled = {name: spelling_of(theirs[name], held.types[name]) for name in sorted(held.source_columns) if name in theirs}
+        columns = {name: spelling for name, spelling in spelled.items() if spelling is not None}
+        if lacking := [key for key in held.keys if key not in columns]:
+            raise _NotComparedError(f"the source cannot spell the key's columns {', '.join(lacking)} as the table does")
+        dialect = DIALECTS[self.source.connector]
+        there = ".".join(map(dialect.quote, (table.schema, table.name)))
+        left_out = (
+            *(f"{name}: {theirs[name].native} and {held.types[name]}" for name, spelling in spelled.items() if spelling is None),
+            *(f"{name}: absent in the source" for name in held.source_columns if name not in theirs),
+            *(f"{name}: absent in the table" for name in theirs if name not in held.types),
+        )
+        ours = Side(held.ask, DUCKDB, f"{held.live} AS cdc_rows", columns, held.keys)
+        return _Sides(Side(self.source.ask, dialect, there, columns, held.keys), ours, held, left_out)
+
+    def _settled(self, flow: str) -> Callable[[int], bool]:
+        """Return whether a flow's table must show all that the source held at a moment of its clock."""
+        _, behind = find_lag(**self.archive.beside(self.lake), tables=[flow], now=time.time())
+        table = self._table(flow)
+        end = next((end for end in table.topic_ends(self.source.connector) if flow.endswith(f".{end}")), "")
+        prefix = flow[: len(flow) - len(end)]
+        times = [self._state(each).checkpoint(write=False).committed_through for each in self.lake.flows() if each.startswith(prefix)]
+        shown = max((at for at in times if at is not None), default=0)
+        now = self._now()
+        return lambda moment: flow not in behind and (shown >= moment + self.settle_seconds * 1000 or now >= moment + _QUIET)
+
+
+@dataclass(frozen=True)
+class _Sides:
+    source: Side
+    table: Side
+    held: NativeTable
+    left_out: tuple[str, ...]
+
+
+def _sample(different: Sequence[OpenRow], sides: _Sides) -> Iterator[Mapping[str, str]]:
+    """Yield the keys of some rows as text, each with ``side``."""
+    some = different[:_SAMPLE]
+    texts = {
+        **sides.table.key_texts([row.key for row in some if row.source is None]),
+        **sides.source.key_texts([row.key for row in some if row.source is not None]),
+    }
+    for row in some:
+        side = "extra" if row.source is None else "missing" if row.table is None else "different"
+        yield {"side": side, **texts.get(row.key, {})}
