@@ -21,7 +21,8 @@ def sometimes_absent(columns: SourceColumns, shapes: Iterable[TopicShape]) -> li
     if columns.clears_absent:
         return []
     written = (under_new_names(shape, columns.renames) for shape in shapes if shape.kind in ("r", "c", "u"))
-    names = [set(image_names(text)) for text in {shape.value_shape for shape in written} if text]
+    # A document's image is one text, so its schema lists no columns.
+    names = [found for text in {shape.value_shape for shape in written} if text and (found := set(image_names(text)))]
     shared = set.intersection(*names) if names else set(columns.types)
     return [name for name in columns.types if name not in shared and name not in columns.keys]
 

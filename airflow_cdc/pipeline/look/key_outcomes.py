@@ -136,8 +136,8 @@ def _in_microbatch(event: PlacedEvent, rows: Sequence[PlacedEvent], evidence: Ev
     :param rows: the events of the key in the microbatch that change its row, in order.
     """
     number = event.microbatch
-    first = next((other for other in rows if other.position == event.position and other.op == event.op), event)
-    if event.position is not None and first is not event:
+    first = _original(event, rows)
+    if first is not event:
         return Judged(Outcome.REDELIVERED, f"microbatch {number} read the same position before", by=first.number)
     decisive, is_proven = _decisive(rows, evidence)
     if decisive is event:
@@ -153,12 +153,20 @@ def _decisive(rows: Sequence[PlacedEvent], evidence: Evidence) -> tuple[PlacedEv
 
     A row carries the position of its transaction's last event of the key. That may be the delete of another row, which held the key before.
     """
+    originals = [event for event in rows if _original(event, rows) is event]
     for microbatch, position, op in evidence.written:
         reached = microbatch == rows[-1].microbatch and any(event.position == position for event in rows)
-        same = [event for event in rows if reached and event.op == op and event.position and event.position.commit == position.commit]
+        same = [event for event in originals if reached and event.op == op and event.position and event.position.commit == position.commit]
         if same:
             return next((event for event in same if event.position == position), same[-1]), True
-    return rows[-1], False
+    return originals[-1], False
+
+
+def _original(event: PlacedEvent, rows: Sequence[PlacedEvent]) -> PlacedEvent:
+    """Return the event of which this one is a copy, itself if it is none."""
+    if event.position is None:
+        return event
+    return next((other for other in rows if other.position == event.position and other.op == event.op), event)
 
 
 def _against_earlier(event: PlacedEvent, newest: PlacedEvent | None, evidence: Evidence) -> Judged:

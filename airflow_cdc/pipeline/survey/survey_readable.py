@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from urllib.parse import unquote
 
@@ -24,6 +24,8 @@ from airflow_cdc.pipeline.spark.storage import file_system
 from airflow_cdc.pipeline.spark.uris import spark_uri
 from airflow_cdc.pipeline.survey.companions import settle_companions
 from airflow_cdc.pipeline.survey.survey_files import survey_files
+from airflow_cdc.pipeline.survey.survey_natively import survey_natively
+from airflow_cdc.runtime.java_home import JavaNotFoundError
 
 _BEGINNINGS = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".zst": b"\x28\xb5\x2f\xfd", ".zstd": b"\x28\xb5\x2f\xfd"}
 """The first bytes of a compressed file, by file extension."""
@@ -51,10 +53,17 @@ def survey_readable(spark: SparkSession, archive: str, files: Sequence[ArchivedF
     bad |= _cut_off(archive, [file for file in files if file.path not in bad])
     settled = settle_companions(archive, [file for file in files if file.path not in bad])
     bad |= settled.uncertain
+    try_again: set[str] = set()
     found, shapes, rest = tuple[ArchivedFile, ...](), tuple[TopicShape, ...](), list(settled.files)
     while rest:
         try:
             found, shapes = survey_files(spark, archive, rest, natively=natively)
+        except JavaNotFoundError as missing:
+            only_spark = survey_natively(archive, rest)[1] if natively else []
+            bad |= {file.path: f"only Spark reads it; {missing.message} Next step: {missing.next_step}" for file in only_spark}
+            try_again |= {file.path for file in only_spark}
+            if not only_spark:
+                raise
         except Exception as problem:
             # PySpark has no exception of its own for a failed job.
             bad |= _blamed(archive, rest, problem)
@@ -67,6 +76,8 @@ def survey_readable(spark: SparkSession, archive: str, files: Sequence[ArchivedF
     fs, root = file_system(archive)
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     aside = [set_aside(fs, root, file, reason=UNREADABLE, detail=bad[file.path], since=now) for file in files if file.path in bad]
+    # What changes here is the machine, not the file.
+    aside = [replace(each, seen=()) if each.path in try_again else each for each in aside]
     return ReadableSurvey(
         (*settled.companions, *(file for file in found if file.path not in bad and rest)),
         tuple(shape for shape in shapes if shape.file not in bad) if rest else (),

@@ -46,6 +46,15 @@ def test_the_same_event_in_a_later_microbatch_is_stale() -> None:
     assert outcomes(events, Evidence({1: report(1), 2: report(2, STALE)})) == [(Outcome.MERGED, False), (Outcome.STALE, False)]
 
 
+def test_a_copy_in_the_same_microbatch_decides_nothing_also_when_the_row_has_moved_on() -> None:
+    events = [event(0, 1, "c"), event(1, 1, "c", commit=0), event(2, 2)]
+    reports = {1: report(1, EventCounts(read=2, merged=1, redelivered=1)), 2: report(2)}
+    found = [(Outcome.MERGED, False), (Outcome.REDELIVERED, False), (Outcome.MERGED, True)]
+    assert outcomes(events, Evidence(reports, (Written(2, Position(2, 0, 0), "u"),))) == found
+    first = [(Outcome.MERGED, True), (Outcome.REDELIVERED, False)]
+    assert outcomes(events[:2], Evidence(reports, (Written(1, Position(0, 0, 0), "c"),))) == first
+
+
 def test_a_truncate_behind_an_event_makes_it_superseded_or_stale() -> None:
     assert outcomes([event(0, 1)], Evidence({1: report(1, truncated=5)})) == [(Outcome.SUPERSEDED, False)]
     assert outcomes([event(0, 2)], Evidence({1: report(1, truncated=5), 2: report(2, STALE)})) == [(Outcome.STALE, False)]
