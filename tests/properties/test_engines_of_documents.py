@@ -120,7 +120,7 @@ def documents(spark: SparkSession, folder: Path) -> dict[str, object]:
     return {row["_id"]: json.loads(row["document"]) for row in read_rows(spark, str(folder / "native"), TOPIC).rows}
 
 
-@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(3, 6))])
+@pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.deep) for seed in (1, 3, 4, 5))])
 def test_both_engines_give_the_same_of_whole_documents(seed: int, spark: SparkSession, apply: Apply, tmp_path: Path) -> None:
     source, spelled = Collection(seed), with_schemas if seed % 2 == 0 else lambda record: record
     records = [source.snapshot(30), source.changes(150), source.changes(150)]

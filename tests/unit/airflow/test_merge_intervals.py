@@ -94,3 +94,33 @@ def test_an_airflow_run_has_the_attributes_that_are_asked_for() -> None:
 
     assert {"run_type", "data_interval_start", "data_interval_end"} <= DagRun.model_fields.keys()
     assert {"backfill", "scheduled", "manual", "asset_triggered"} <= {kind.value for kind in DagRunType}
+
+
+def test_a_partitioned_run_takes_the_files_of_its_partition(scene: Any, context: Any) -> None:
+    from airflow.sdk.execution_time import macros
+
+    scene.land("0000000000")
+    templates = {"archived_since": "{{ partition_key }}", "archived_until": "{{ macros.ds_add(partition_key, 1) }}"}
+    of_partition = {**context, "dag_run": run_of("scheduled", None, None), "partition_key": "2026-11-22", "macros": macros}
+    sensor, merge = CdcArchiveSensor(task_id="wait", **templates), scene.merge(**templates)
+    for task in (sensor, merge):
+        task.render_template_fields(of_partition)
+    merge.execute(of_partition)
+    day = {("--since", "2026-11-22T00:00:00+00:00"), ("--until", "2026-11-23T00:00:00+00:00")}
+    assert {pair for pair in scene.pairs if pair[0] in ("--since", "--until")} == day
+    assert {(f"--{name}", sensor.question(of_partition)[name]) for name in ("since", "until")} == day
+
+
+def test_a_merging_dag_may_have_a_deadline(scene: Any) -> None:
+    from airflow.providers.smtp.notifications.smtp import SmtpNotifier
+    from airflow.sdk import DAG, AsyncCallback, DeadlineAlert, DeadlineReference
+    from airflow.serialization.serialized_objects import SerializedDAG
+
+    late = AsyncCallback(
+        SmtpNotifier, kwargs={"from_email": "a@example.com", "to": "b@example.com", "subject": "{{ dag_run.dag_id }} is late"}
+    )
+    alert = DeadlineAlert(reference=DeadlineReference.DAGRUN_QUEUED_AT, interval=timedelta(minutes=30), callback=late)
+    with DAG("cdc_with_deadline", schedule="*/10 * * * *", deadline=alert) as dag:
+        scene.merge()
+    # What the scheduler reads: an alert that it cannot keep is refused here.
+    assert SerializedDAG.to_dict(dag)["dag"]["deadline"]
