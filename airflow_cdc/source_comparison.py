@@ -16,7 +16,7 @@ from itertools import islice
 from airflow_cdc.hooks.archive import CdcArchiveHook
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.hooks.source_catalogue import SourceCatalogue
-from airflow_cdc.model.errors import ConfigurationError
+from airflow_cdc.model.errors import ConfigurationError, SourceFailedError
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.look.lag import find_lag
@@ -67,7 +67,7 @@ class SourceComparison:
         """Compare all rows of a flow, and record the result.
 
         :param before: its last comparison.
-        :raises SourceFailedError, ConfigurationError: when the database does not answer, or its connection cannot be used.
+        :raises SourceFailedError, ConfigurationError: when the database does not answer at all, or its connection cannot be used.
         """
         flow = before.flow
         try:
@@ -77,6 +77,10 @@ class SourceComparison:
                 found = compare_all(sides.source, sides.table, at, sides.held.count())
         except (_NotComparedError, NeedsSparkError) as reason:
             return self._put(FlowComparison(flow, run, skipped=str(reason), verified_through=before.verified_through))
+        except SourceFailedError as refused:
+            # A database that is away refuses this too; else one table without a grant would keep all others from being compared.
+            at = self._now()
+            return self._put(FlowComparison(flow, run, at, error=refused.message, verified_through=before.verified_through))
         made = FlowComparison(flow, run, at, found.source_rows, found.table_rows, sides.left_out, found.open, found.is_cut)
         return self._put(replace(made, verified_through=at if made.is_equal else before.verified_through))
 

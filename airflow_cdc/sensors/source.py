@@ -78,6 +78,8 @@ class CdcSourceSensor(BaseSensorOperator):
         different = {each.flow: each for each in found if each.different}
         if different:
             raise AirflowFailException("\n".join(["Tables differ from their source.", *map(_line, different.values())]))
+        if refused := [each for each in found if each.error]:
+            raise AirflowException("\n".join(["The source refused tables.", *map(_line, refused)]))
         if not any(each.at for each in found):
             raise AirflowFailException("\n".join(["Nothing was compared.", *map(_line, found)]))
         return PokeReturnValue(is_done=True, xcom_value=_result(found))
@@ -87,7 +89,7 @@ class CdcSourceSensor(BaseSensorOperator):
         found = []
         for before in comparison.flows():
             # An earlier try of this run need not be repeated, unless somebody cleared the task to see whether its differences are gone.
-            is_done = before.run == run or (before.run.rpartition(" ")[0] == run_id and not before.different)
+            is_done = before.run == run or (before.run.rpartition(" ")[0] == run_id and not before.different and not before.error)
             after = comparison.compare(before, run) if not is_done else comparison.look_again(before) if before.open else before
             if after is not before:
                 self.log.info("%s", _line(after))
@@ -111,6 +113,8 @@ class CdcSourceSensor(BaseSensorOperator):
 def _line(found: FlowComparison) -> str:
     if found.skipped:
         return f"{found.flow}: not compared: {found.skipped}"
+    if found.error:
+        return f"{found.flow}: {found.error}"
     counts = f"{found.table_rows:,} rows against {found.source_rows:,}"
     left = f"; not compared: {', '.join(found.left_out)}" if found.left_out else ""
     if found.different:
@@ -125,6 +129,6 @@ def _line(found: FlowComparison) -> str:
 def _result(found: Sequence[FlowComparison]) -> dict[str, Any]:
     return {
         "equal": [each.flow for each in found if each.is_equal],
-        "undecided": {each.flow: len(each.open) for each in found if not each.skipped and not each.is_equal},
+        "undecided": {each.flow: len(each.open) for each in found if each.open or each.is_cut},
         "not_compared": {each.flow: each.skipped for each in found if each.skipped},
     }

@@ -167,6 +167,25 @@ def test_a_change_without_an_event_is_different_as_soon_as_the_lake_must_show_it
     assert (found["is_equal"], found.get("different", 0)) == (True, 0)
 
 
+def test_a_table_that_may_not_be_read_is_named_and_the_others_are_compared(scene: Scene) -> None:
+    grants = {
+        "postgresql": ("REVOKE SELECT ON typ FROM cdc", "GRANT SELECT ON typ TO cdc"),
+        "mariadb": ("ALTER TABLE typ RENAME COLUMN c_text TO c_other", "ALTER TABLE typ RENAME COLUMN c_other TO c_text"),
+    }
+    away, back = grants[scene.connector]
+    scene.run(f"{away};")
+    try:
+        found = scene.compare()
+    finally:
+        scene.run(f"{back};")
+    assert found["nn"]["is_equal"]
+    if scene.connector == "postgresql":
+        assert "permission denied" in found["typ"]["error"]
+    else:
+        assert {"c_text: absent in the source", "c_other: absent in the table"} <= set(found["typ"]["left_out"])
+    assert not found["typ"]["is_equal"] or scene.connector == "mariadb"
+
+
 def test_a_change_that_was_under_way_is_none(scene: Scene) -> None:
     with scene.changed("UPDATE nn SET s = 'under way' WHERE id = 1;"):
         assert len(scene.compare()["nn"]["open"]) == 1

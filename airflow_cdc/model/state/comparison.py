@@ -40,12 +40,14 @@ class FlowComparison(JsonObject, omits_defaults=True):
     verified_through: int = 0
     """When the last comparison began that found both sides alike; 0 where none did."""
     skipped: str = ""
-    """Why the flow could not be compared."""
+    """Why the flow is none that can be compared."""
+    error: str = ""
+    """Why it was not compared although it can be: what the database refused."""
 
     @property
     def is_equal(self) -> bool:
         """Whether it found both sides alike, in the columns that it compared."""
-        return bool(self.at) and not (self.open or self.is_cut or self.different or self.skipped)
+        return bool(self.at) and not (self.open or self.is_cut or self.different or self.skipped or self.error)
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -82,7 +82,7 @@ def _compared(found: FlowComparison) -> dict[str, Any] | None:
         return None
     counts = {"different": found.different, "undecided": len(found.open), "is_cut": found.is_cut}
     times = {"at": found.at or None, "verified_through": found.verified_through or None}
-    return {**times, **counts, "left_out": found.left_out, "skipped": found.skipped}
+    return {**times, **counts, "left_out": found.left_out, "skipped": found.skipped or found.error}
 
 
 def microbatches(view: LakeView, flow: FlowView, *, before: int | None, limit: int) -> dict[str, Any]:

@@ -107,6 +107,17 @@ def test_a_database_that_does_not_answer_is_tried_again(sensor: Any, context: An
     assert isinstance(failure.value, AirflowFailException) is not SourceFailedError("x", next_step="y").transient
 
 
+def test_a_table_that_the_source_refuses_keeps_no_other_from_being_compared_and_is_tried_again(sensor: Any, context: Any) -> None:
+    refused = FlowComparison("items", at=NOW, error="Connection shop: permission denied for table items.")
+    flows = Flows(items=[refused, refused], orders=[EQUAL])
+    for again in (1, 2):
+        context["ti"].try_number = again
+        with pytest.raises(AirflowException, match="items: Connection shop: permission denied") as failure:
+            sensor(flows).poke(context)
+        assert not isinstance(failure.value, AirflowFailException)
+    assert flows.asked == ["all of items", "all of orders", "all of items"]
+
+
 def test_an_archive_that_names_no_source_is_refused_before_anything_is_asked(scene: Any, context: Any) -> None:
     with pytest.raises(AirflowFailException, match="names no source"):
         CdcSourceSensor(task_id="compare").poke(context)

@@ -98,10 +98,6 @@ def _file(kind: StateKind, path: str, make: Callable[[Mapping[str, Any]], Any]) 
     return lambda root: kind.read(FS, f"{root}/{path}", make, owner="somebody")
 
 
-def _compared(root: str) -> Any:
-    return FlowComparisons(FS, root).of(samples.FLOW, _flow(root).folder)
-
-
 _ARCHIVE = "_cdc/archives/*"
 _FLOW = f"_cdc/flows/{samples.FLOW}"
 _LEASE = f"_cdc/leases/{samples.FLOW}/00000001.json"
@@ -137,6 +133,7 @@ DOCUMENTS = (
         "_cdc/compared/*.json",
         lambda root: FlowComparisons(FS, root).of(samples.FLOW, _flow(root).folder),
         samples.COMPARED,
+        ("before_formats",),
     ),
     *(
         Golden(kinds.JOB_REPORT, path, _file(kinds.JOB_REPORT, path, report.from_json), samples.REPORTS[name], _ABSENT_FROM.get(name, ()))

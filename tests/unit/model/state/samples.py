@@ -265,6 +265,7 @@ COMPARED = FlowComparison(
     sample=({"side": "missing", "id": "7"},),
     verified_through=1_795_859_323_116,
     skipped="the table has no row for each key",
+    error="Connection shop: the database does not answer or refuses: permission denied.",
 )
 
 _ERROR = {"type": "StateLostError", "message": "Gone.", "next_step": "Restore it.", "transient": False}
