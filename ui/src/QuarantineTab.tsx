@@ -1,11 +1,13 @@
 import { useState } from "react";
 
-import type { Quarantine, Reject } from "./api";
+import { ask, type Quarantine, type Reject } from "./api";
 import { plural, whole } from "./format";
 import { Loading, Pager, Trouble } from "./parts";
 import { hashOf, useAsk, useWritten } from "./use";
 
 const SIZE = 25;
+const COPIED_AT_ONCE = 200;
+const MOST_COPIED = 1000;
 
 export function QuarantineTab({ lake, flow }: { lake: string; flow: string }) {
   const [reason, setReason] = useState("");
@@ -46,9 +48,10 @@ export function QuarantineTab({ lake, flow }: { lake: string; flow: string }) {
             }}
           />
         </label>
-        <a className="button" href={hashOf(lake, flow, "runs", { do: "replay" })}>
-          Replay …
+        <a className="button" href={hashOf(lake, flow, "runs", { do: "replay", reason })}>
+          {reason ? `Replay ${reason} …` : "Replay …"}
         </a>
+        {data?.records.length ? <CopyLines ask={{ lake, flow, reason, text: wanted }} /> : null}
       </div>
       <Trouble error={error} />
       {!data && !error ? <Loading what="the quarantine" /> : null}
@@ -67,6 +70,36 @@ export function QuarantineTab({ lake, flow }: { lake: string; flow: string }) {
           <Pager page={page} size={SIZE} total={data.matching} go={setPage} />
         </>
       ) : null}
+    </>
+  );
+}
+
+/** Copies what matches, not the page alone: a file cannot be saved from within Airflow's frame. */
+function CopyLines({ ask: question }: { ask: Record<string, string> }) {
+  const [said, setSaid] = useState("");
+  const copy = async () => {
+    setSaid("Copying …");
+    try {
+      const found: Reject[] = [];
+      for (let page = 1; found.length < MOST_COPIED; page += 1) {
+        const answer = await ask<Quarantine>("quarantine", { ...question, page, size: COPIED_AT_ONCE });
+        found.push(...answer.records);
+        if (found.length >= answer.matching || !answer.records.length) {
+          break;
+        }
+      }
+      await navigator.clipboard.writeText(found.map((record) => `${JSON.stringify(record)}\n`).join(""));
+      setSaid(`Copied ${plural(found.length, "record")}${found.length >= MOST_COPIED ? ", the first of them" : ""}.`);
+    } catch (failure) {
+      setSaid(`Not copied: ${failure instanceof Error ? failure.message : "the browser refuses"}.`);
+    }
+  };
+  return (
+    <>
+      <button type="button" onClick={() => void copy()}>
+        Copy as JSON lines
+      </button>
+      <span role="status">{said}</span>
     </>
   );
 }

@@ -11,7 +11,7 @@ type Action = { name: string; label: string; what: string; conf: (flow: string, 
 /** Milliseconds after which Airflow's API is asked again where it did not answer. */
 const AGAIN = 10_000;
 
-type Form = { from: string; to: string; plan: boolean };
+type Form = { from: string; to: string; plan: boolean; reason: string };
 
 /** What a Dag can do for one flow is read from its operators and parameters: any Dag with these takes part, whatever its name is. */
 function actionsOf(params: Record<string, Parameter>, operators: string[]): Action[] {
@@ -27,7 +27,7 @@ function actionsOf(params: Record<string, Parameter>, operators: string[]): Acti
       name: "replay",
       label: "Replay the quarantine",
       what: "Reads the files of quarantined records again, and merges what can be merged by now.",
-      conf: (flow, form) => ({ mode: "replay", tables: [flow], only_plan: form.plan }),
+      conf: (flow, form) => ({ mode: "replay", tables: [flow], only_plan: form.plan, ...(form.reason && "reasons" in params ? { reasons: [form.reason] } : {}) }),
     },
     {
       name: "reprocess",
@@ -139,10 +139,11 @@ function RunRow({ run }: { run: Run }) {
 }
 
 function Actions({ dags, lake, flow, started }: { dags: Dag[]; lake: string; flow: string; started: () => void }) {
-  const asked = usePlace().parameters.get("do") ?? "";
+  const { parameters } = usePlace();
+  const asked = parameters.get("do") ?? "";
   const [params, setParams] = useState<Record<string, Record<string, Parameter>>>({});
   const [chosen, setChosen] = useState("");
-  const [form, setForm] = useState<Form>({ from: "", to: "", plan: true });
+  const [form, setForm] = useState<Form>({ from: "", to: "", plan: true, reason: parameters.get("reason") ?? "" });
   const [said, setSaid] = useState("");
   const [isAsked, setAsked] = useState(false);
   const [unanswered, setUnanswered] = useState<Error | null>(null);
@@ -218,6 +219,12 @@ function Actions({ dags, lake, flow, started }: { dags: Dag[]; lake: string; flo
               <input value={form.to} placeholder="the end" onChange={(event) => setForm({ ...form, to: event.target.value })} />
             </label>
           </>
+        ) : null}
+        {action.name === "replay" && "reasons" in (params[dag.dag_id] ?? {}) ? (
+          <label>
+            Reason
+            <input value={form.reason} placeholder="any" onChange={(event) => setForm({ ...form, reason: event.target.value })} />
+          </label>
         ) : null}
         {action.name === "rebuild" ? (
           <label>
