@@ -200,11 +200,14 @@ def _reach(url: str, where: str) -> None:
         others = os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy") or ""  # noqa: SIM112
         os.environ["no_grpc_proxy"] = ",".join(filter(None, (others, "localhost,127.0.0.1,::1")))  # noqa: SIM112
     # PySpark's client would retry for ten minutes.
-    channel = DefaultChannelBuilder(url).toChannel()
+    builder = DefaultChannelBuilder(url)
+    channel = builder.toChannel()
     try:
         grpc.channel_ready_future(channel).result(timeout=_SECONDS_TO_ANSWER)
     except grpc.FutureTimeoutError as error:
-        raise _unreachable(where, f"did not answer within {_SECONDS_TO_ANSWER:g} s") from error
+        is_encrypted = builder.secure and urlsplit(url).hostname != "localhost"
+        how = " by TLS, which PySpark takes where there is a token and the host is not named localhost" if is_encrypted else ""
+        raise _unreachable(where, f"did not answer within {_SECONDS_TO_ANSWER:g} s{how}") from error
     finally:
         # Closing waits a fifth of a second for gRPC's own check of the channel.
         threading.Thread(target=channel.close, name="close-channel", daemon=True).start()

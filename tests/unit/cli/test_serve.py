@@ -166,6 +166,19 @@ def test_a_server_that_is_not_there_is_reported_at_once(run: Run, monkeypatch: p
     assert "airflow-cdc serve" in ended.stderr
 
 
+def test_a_token_makes_pyspark_encrypt_which_the_error_says(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "_SECONDS_TO_ANSWER", 0.5)
+    monkeypatch.setenv("no_grpc_proxy", "")
+    with socket.create_server(("127.0.0.1", 0)) as plain:
+        said = {}
+        for host in ("127.0.0.1", "localhost"):
+            monkeypatch.setenv("AIRFLOW_CDC_CONNECT", f"sc://{host}:{plain.getsockname()[1]}/;token=s3cr3t")
+            said[host] = run("maintain", "--lake", "l").stderr
+    assert "did not answer within 0.5 s by TLS, which PySpark takes where there is a token" in said["127.0.0.1"]
+    assert "did not answer within 0.5 s." in said["localhost"]
+    assert "s3cr3t" not in "".join(said.values())
+
+
 def test_what_is_no_url_of_a_server_is_a_usage_error(run: Run) -> None:
     ended = run("tables", "--lake", "l", "--connect", "http://h:1")
     assert (ended.code, ended.stdout) == (2, "")
