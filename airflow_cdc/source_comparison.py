@@ -16,13 +16,14 @@ from itertools import islice
 from airflow_cdc.hooks.archive import CdcArchiveHook
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.hooks.source_catalogue import SourceCatalogue
+from airflow_cdc.model.catalogue.row_hashes import Dialect
 from airflow_cdc.model.errors import ConfigurationError, SourceFailedError
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.look.lag import find_lag
+from airflow_cdc.model.pull.cell_forms import DUCKDB, form_of
 from airflow_cdc.model.pull.compared_rows import OpenRow, Side, compare_all, look_again
-from airflow_cdc.model.pull.settings import settings_of
-from airflow_cdc.model.pull.spelled_rows import DIALECTS, DUCKDB, spelling_of
+from airflow_cdc.model.pull.settings import catalogues, settings_of
 from airflow_cdc.model.pull.tables import Table, tables_of
 from airflow_cdc.model.state.comparison import FlowComparison, FlowComparisons
 from airflow_cdc.model.state.lake import FlowState
@@ -30,11 +31,6 @@ from airflow_cdc.pipeline.look.flow_rows import live_table
 from airflow_cdc.pipeline.look.native_table import NativeTable, NeedsSparkError
 from airflow_cdc.pipeline.spark.storage import scoped_options
 
-_CLOCKS = {
-    "postgresql": "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint",
-    **dict.fromkeys(("mysql", "mariadb"), "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)"),
-}
-"""Milliseconds since 1970, as ``source.ts_ms`` of the events has them."""
 _QUIET = 86_400_000
 """Milliseconds after which a source that sent nothing more counts as quiet: whatever it had committed has arrived."""
 _SAMPLE = 10
@@ -119,22 +115,27 @@ class SourceComparison:
         return self._state(flow).folder
 
     def _now(self) -> int:
-        return int(str(self.source.ask(_CLOCKS[self.source.connector])[0][0]))
+        return int(str(self.source.ask(self._dialect.clock)[0][0]))
+
+    @cached_property
+    def _dialect(self) -> Dialect:
+        found = catalogues()[self.source.connector].dialect
+        if found is None:
+            raise _NotComparedError(f"a source of {self.source.connector} cannot be compared by hashes")
+        return found
 
     @cached_property
     def _tables(self) -> list[Table]:
         return self.source.tables()
 
     def _table(self, flow: str) -> Table:
-        if self.source.connector not in DIALECTS:
-            raise _NotComparedError(f"a source of {self.source.connector} cannot be compared by hashes")
         try:
             return tables_of(self.source.connector, [flow], self._tables, {})[flow]
         except ConfigurationError as error:
             raise _NotComparedError(error.message) from error
 
     def _sides(self, flow: str) -> _Sides:
-        table = self._table(flow)
+        dialect, table = self._dialect, self._table(flow)
         if not self._state(flow).checkpoint(write=False).table:
             raise _NotComparedError("the flow has no table yet")
         held = live_table(self.lake.root, flow)
@@ -142,14 +143,13 @@ class SourceComparison:
             raise _NotComparedError("the table has no row for each key")
         schema = self.source.schema(flow, table, settings_of(self.source.connector))
         theirs = {column.name: column for column in schema.columns}
-        spelled = {name: spelling_of(theirs[name], held.types[name]) for name in sorted(held.source_columns) if name in theirs}
-        columns = {name: spelling for name, spelling in spelled.items() if spelling is not None}
+        forms = {name: form_of(theirs[name], held.types[name]) for name in sorted(held.source_columns) if name in theirs}
+        columns = {name: form for name, form in forms.items() if form is not None}
         if lacking := [key for key in held.keys if key not in columns]:
             raise _NotComparedError(f"the source cannot spell the key's columns {', '.join(lacking)} as the table does")
-        dialect = DIALECTS[self.source.connector]
         there = ".".join(map(dialect.quote, (table.schema, table.name)))
         left_out = (
-            *(f"{name}: {theirs[name].native} and {held.types[name]}" for name, spelling in spelled.items() if spelling is None),
+            *(f"{name}: {theirs[name].native} and {held.types[name]}" for name, form in forms.items() if form is None),
             *(f"{name}: absent in the source" for name in held.source_columns if name not in theirs),
             *(f"{name}: absent in the table" for name in theirs if name not in held.types),
         )

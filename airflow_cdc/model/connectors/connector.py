@@ -14,6 +14,7 @@ from typing import Any
 
 from airflow_cdc.model.catalogue.columns import CatalogueColumn, Rule
 from airflow_cdc.model.catalogue.queries import Queries
+from airflow_cdc.model.catalogue.row_hashes import Dialect
 
 NUMBER = "DECIMAL(38,0)"
 """SQL type of a position's commit and change."""
@@ -179,6 +180,8 @@ class Catalogue:
     """Words that show the database in a JDBC URL or an ODBC driver's name, besides the connector's names."""
     name_query: str = ""
     """For a database with several possible connector names: SQL whose value contains the name, if it is not the first."""
+    dialect: Dialect | None = None
+    """How the database spells and hashes its rows; None where its tables are not compared by hashes."""
 
 
 @dataclass(frozen=True)

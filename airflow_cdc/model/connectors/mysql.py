@@ -15,6 +15,7 @@ from airflow_cdc.model.catalogue.columns import CatalogueColumn, Rule, always, t
 from airflow_cdc.model.catalogue.fields import Field, literal
 from airflow_cdc.model.catalogue.modes import ConnectorSettings, having
 from airflow_cdc.model.catalogue.queries import Queries
+from airflow_cdc.model.catalogue.row_hashes import CellForm, Dialect, concatenated
 from airflow_cdc.model.connectors.connector import (
     AS_SIGNED_TIME,
     NUMBER,
@@ -160,6 +161,27 @@ _SETTINGS = {
     "time.precision.mode": ("adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"),
 }
 
+_DIALECT = Dialect(
+    quote=lambda name: "`" + name.replace("`", "``") + "`",
+    forms={
+        # A cast, because ZEROFILL shows in the text of a number.
+        CellForm.WHOLE: "CAST(CAST({c} AS DECIMAL(65,0)) AS CHAR)",
+        CellForm.DECIMAL: "CAST(({c} + 0) AS CHAR)",
+        CellForm.TEXT: "CONVERT({c} USING utf8mb4)",
+        CellForm.BOOLEAN: "CAST(({c} + 0) AS CHAR)",
+        CellForm.BYTES: "LOWER(HEX({c}))",
+        CellForm.DAY: "CAST(DATEDIFF({c}, '1970-01-01') AS CHAR)",
+        CellForm.MICROSECONDS: "CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', {c}) AS CHAR)",
+        # Of a TIMESTAMP it is what is stored, whatever the session's zone and its hour that comes twice.
+        CellForm.INSTANT: "CAST(CAST(UNIX_TIMESTAMP({c}) * 1000000 AS SIGNED) AS CHAR)",
+    },
+    join=concatenated,
+    length="CHAR_LENGTH",
+    digits="MD5(CONVERT({t} USING utf8mb4))",
+    number="CAST(CONV({d}, 16, 10) AS UNSIGNED)",
+    clock="SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)",
+)
+
 MYSQL = Connector(
     names=("mysql", "mariadb"),
     title="MySQL and MariaDB",
@@ -189,6 +211,7 @@ MYSQL = Connector(
         connection_type="mysql",
         provider="apache-airflow-providers-mysql",
         name_query="SELECT version()",
+        dialect=_DIALECT,
     ),
     schema_changes=SchemaChanges(
         settings={"bigint.unsigned.handling.mode": "precise"},

@@ -16,6 +16,7 @@ from airflow_cdc.model.catalogue.columns import CatalogueColumn, Rule, always, t
 from airflow_cdc.model.catalogue.fields import Field, literal
 from airflow_cdc.model.catalogue.modes import ConnectorSettings, having
 from airflow_cdc.model.catalogue.queries import Queries
+from airflow_cdc.model.catalogue.row_hashes import CellForm, Dialect, bars, double_quoted
 from airflow_cdc.model.connectors.connector import (
     NUMBER,
     Catalogue,
@@ -190,6 +191,31 @@ JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = m.attnum
 WHERE k.contype = 'p' AND n.nspname = ? AND c.relname = ? ORDER BY m.place""",
 )
 
+_SECONDS = "EXTRACT(EPOCH FROM date_trunc('second', {c}))::bigint * 1000000 + EXTRACT(MICROSECONDS FROM {c})::bigint % 1000000"
+# A day of infinity minus another raises an error.
+_FINITE = "CASE WHEN isfinite({c}) THEN ({value})::text ELSE {c}::text END"
+
+_DIALECT = Dialect(
+    quote=double_quoted,
+    forms={
+        CellForm.WHOLE: "{c}::text",
+        # MONEY has no other text that is a number's.
+        CellForm.DECIMAL: "{c}::numeric::text",
+        # concat, because a cast of CHARACTER(n) cuts its blanks off.
+        CellForm.TEXT: "CASE WHEN {c} IS NOT NULL THEN concat({c}) END",
+        CellForm.BOOLEAN: "{c}::int::text",
+        CellForm.BYTES: "encode({c}, 'hex')",
+        CellForm.DAY: _FINITE.replace("{value}", "{c} - DATE '1970-01-01'"),
+        CellForm.MICROSECONDS: _FINITE.replace("{value}", _SECONDS),
+        CellForm.INSTANT: _FINITE.replace("{value}", _SECONDS),
+    },
+    join=bars,
+    length="char_length",
+    digits="md5(convert_to({t}, 'UTF8'))",
+    number="('x' || {d})::bit(60)::bigint",
+    clock="SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint",
+)
+
 POSTGRESQL = Connector(
     names=("postgresql",),
     title="PostgreSQL",
@@ -227,6 +253,7 @@ POSTGRESQL = Connector(
         ),
         connection_type="postgres",
         provider="apache-airflow-providers-postgres",
+        dialect=_DIALECT,
     ),
 )
 """The entry."""

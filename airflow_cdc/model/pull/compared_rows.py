@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from itertools import islice
 
+from airflow_cdc.model.catalogue.row_hashes import CellForm, Dialect
 from airflow_cdc.model.plain_json import BigInt, JsonObject
-from airflow_cdc.model.pull.spelled_rows import Dialect, Spelling
 
 Rows = Sequence[Sequence[object]]
 Ask = Callable[[str], Rows]
@@ -34,7 +34,7 @@ class Side:
     dialect: Dialect
     rows: str
     """SQL of the relation that holds them."""
-    columns: Mapping[str, Spelling]
+    columns: Mapping[str, CellForm]
     """The compared columns by this side's name, in an order that both sides share."""
     keys: Sequence[str]
     """Those of the key, by this side's name."""

@@ -8,11 +8,12 @@ from typing import Any
 import duckdb
 import pytest
 
+from airflow_cdc.model.catalogue.row_hashes import CellForm
 from airflow_cdc.model.pull import compared_rows
+from airflow_cdc.model.pull.cell_forms import DUCKDB
 from airflow_cdc.model.pull.compared_rows import MOST_OPEN, OpenRow, Side, compare_all, look_again
-from airflow_cdc.model.pull.spelled_rows import DUCKDB, Spelling
 
-COLUMNS = {"id": Spelling.WHOLE, "region": Spelling.TEXT, "name": Spelling.TEXT}
+COLUMNS = {"id": CellForm.WHOLE, "region": CellForm.TEXT, "name": CellForm.TEXT}
 AT, LATER = 1_000, 2_000
 
 
@@ -139,7 +140,18 @@ def test_a_row_that_stays_differs_as_soon_as_the_lake_must_show_it_and_not_befor
     sides.run("DELETE FROM lake WHERE id = 5")
     rows = sides.compare().open
     asked: list[int] = []
-    waiting = look_again(rows, sides.side("source"), sides.side("lake"), LATER, lambda moment: bool(asked.append(moment)))
+
+    def not_yet(moment: int) -> bool:
+        asked.append(moment)
+        return False
+
+    waiting = look_again(
+        rows,
+        sides.side("source"),
+        sides.side("lake"),
+        LATER,
+        not_yet,
+    )
     assert (waiting.open, waiting.different, asked) == (rows, (), [AT])
     found = sides.again(waiting.open, settled=True)
     assert (found.open, found.different) == ((), rows)
