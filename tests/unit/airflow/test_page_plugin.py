@@ -249,7 +249,7 @@ def test_a_lake_in_a_secrets_backend_can_be_asked_for_and_no_other_connection_ca
         refused = [
             client.get(f"/cdc/api/{path}", params={"lake": lake, "flow": ORDERS}, headers=viewer()) for lake in ("http_in_vault", "nothing")
         ]
-        assert [answer.status_code for answer in refused] == [422, 422]
+        assert [answer.status_code for answer in refused] == [422, 422], [answer.text for answer in refused]
         assert refused[0].text.replace("http_in_vault", "nothing") == refused[1].text
 
 
