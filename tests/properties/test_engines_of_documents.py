@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -52,11 +53,17 @@ class Collection:
             records += [record for each in made for record in each for _ in range(self._pick.choice([1, 1, 1, 1, 2]))]
         return records
 
+    def read_again(self, count: int) -> list[Record]:
+        """Return reads of documents as they are now: of an incremental snapshot, or of a connector's next one."""
+        self._second += 1
+        keys = self._pick.sample(sorted(self.documents), count)
+        return [mongodb("r", key, second=self._second, offset=None, after=self.documents[key]) for key in keys]
+
     def _event(self, tick: int, number: int | None, *, patches: bool) -> Iterator[Record]:
         key = self._pick.choice([*self.documents, json.dumps(f"new {self._pick.randrange(30)}")])
         op = self._pick.choice("uuud") if key in self.documents else "c"
         before = self.documents.pop(key, None)
-        place = {"second": self._second, "ord_": 1 if number is not None else tick + 1, "offset": None}
+        place: dict[str, Any] = {"second": self._second, "ord_": 1 if number is not None else tick + 1, "offset": None}
         if op == "d":
             yield mongodb("d", key, transaction=number, before=self._pick.choice([None, before]), **place)
             if self._pick.random() < 0.7:
@@ -143,4 +150,44 @@ def test_patches_are_left_to_spark_and_late_documents_are_not(spark: SparkSessio
     batches = compare_flow(spark, apply, tmp_path, FLOW)
     found = [(batch.engine, batch.engine_reason) for batch in batches]
     assert found == [("native", ""), ("spark", "an event without a row"), ("native", ""), ("native", "")]
+    assert documents(spark, tmp_path) == {key: json.loads(text) for key, text in source.documents.items()}
+
+
+def test_a_late_read_does_not_hide_a_patch_that_stands_between_it_and_the_patch_beside_it(
+    spark: SparkSession, apply: Apply, tmp_path: Path
+) -> None:
+    """The position of the patch beside the read counted as that of both: what was applied between the two was lost."""
+    lanes = {"same": (0, 0, 1, 0, 2), "two, by position": (1, 0, 5, 100, 9), "read behind": (0, 1, 5, 9, 7)}
+    for name, (of_patch, of_read, applied, read, later) in lanes.items():
+        key = json.dumps(name)
+
+        def event(op: str, second: int, lane: int, offset: int, key: str = key, **texts: Any) -> Record:
+            return {**mongodb(op, key, second=second, offset=offset, **texts), "partition": lane}
+
+        first = event("u", 2, of_patch, applied, updated='{"b": 1}')
+        second = event("r", 1, of_read, read, after=f'{{"_id": {key}, "a": 0}}'), event("u", 3, of_patch, later, updated='{"c": 2}')
+        write_records(tmp_path / "archive" / f"1 {name}.jsonl", [first])
+        write_records(tmp_path / "later" / f"2 {name}.jsonl", list(second))
+    apply(tmp_path / "archive", tmp_path / "native")
+    shutil.copytree(tmp_path / "later", tmp_path / "archive", dirs_exist_ok=True)
+    apply(tmp_path / "archive", tmp_path / "native")
+    assert documents(spark, tmp_path) == {json.dumps(name): {"_id": name, "a": 0, "b": 1, "c": 2} for name in lanes}
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(101, 112))
+def test_patched_documents_are_the_source_s_in_whatever_order_their_files_come(
+    seed: int, spark: SparkSession, apply: Apply, tmp_path: Path
+) -> None:
+    source, pick = Collection(seed), random.Random(seed)
+    records = source.snapshot(30)
+    for _ in range(6):
+        records += [*source.changes(25, patches=True), *source.read_again(6)]
+    archived = numbered(records)
+    cuts = sorted(pick.sample(range(1, len(archived)), 5))
+    files = [archived[first:last] for first, last in zip([0, *cuts], [*cuts, len(archived)], strict=True)]
+    pick.shuffle(files)
+    for number, part in enumerate(files):
+        write_records(tmp_path / "archive" / f"{number}.jsonl", part)
+        apply(tmp_path / "archive", tmp_path / "native")
     assert documents(spark, tmp_path) == {key: json.loads(text) for key, text in source.documents.items()}

@@ -48,13 +48,11 @@ def fold_late_documents(
     :param known: the target's rows and the delete markers: keys, position, operation, offset and ``__cdc_told_at``.
     """
     keys, restarts = list(target.keys), decoder.change_restarts
-    passed = f"""if(k.{OP} = 'r' AND k.{PARTITION} <=> s.{PARTITION} AND k.{OFFSET} IS NOT NULL AND s.{REACH}.first_offset IS NOT NULL,
-        k.{OFFSET} >= s.{REACH}.first_offset, k.{POSITION} >= coalesce(s.{REACH}.first, s.{POSITION}))"""
     touched = (
         live.alias("s")
         .join(known.alias("k"), F.expr(sql.same_key("s", "k", keys)))
         .filter(f"k.{VALUE_POSITIONS} IS NOT NULL OR s.{VALUE_POSITIONS} IS NOT NULL")
-        .filter(f"({passed}) OR {is_known_newer('k', 's')}")
+        .filter(f"({_may_stand_among(decoder)}) OR {is_known_newer('k', 's')}")
         # Older events add nothing to a newer, whole document.
         .filter(f"k.{VALUE_POSITIONS} IS NOT NULL OR NOT ({is_known_newer('k', 's')})")
         .select(*[F.col(f"s.{sql.name(key)}") for key in keys])
@@ -71,6 +69,20 @@ def fold_late_documents(
     latest = keep_latest_per_key(theirs, keys, list(decoder.columns.types), change_restarts=restarts).drop(READS)
     folded = fold_documents(latest, theirs, None, keys=keys).withColumn(HAZARD, F.lit(0))
     return run.write_down(folded.select(*map(sql.name, live.columns)), "refolded")
+
+
+def _may_stand_among(decoder: Decoder) -> str:
+    """Return whether a key's known state ``k`` may stand among the events of a row change ``s``, or after them.
+
+    Positions do not place reads, so the first position does not cover them. In one lane the archive's order does; elsewhere a change that
+    may begin with a read may begin before anything.
+    """
+    may_span_lanes = len({shape.partition for shape in decoder.shapes}) > 1 and any(shape.kind == "r" for shape in decoder.shapes)
+    in_lane = f"k.{PARTITION} <=> s.{PARTITION} AND k.{OFFSET} IS NOT NULL AND s.{REACH}.first_offset IS NOT NULL"
+    by_position = f"k.{POSITION} >= coalesce(s.{REACH}.first, s.{POSITION})"
+    return f"""CASE WHEN {in_lane} AND {not may_span_lanes}
+        THEN k.{OFFSET} >= s.{REACH}.first_offset OR (k.{OP} <> 'r' AND {by_position})
+        ELSE {by_position} OR NOT s.{REACH}.expects END"""
 
 
 def refuse_patches(flow: str, decoder: Decoder, events: DataFrame) -> None:
