@@ -17,16 +17,17 @@ from airflow_cdc.hooks.archive import CdcArchiveHook
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.hooks.source_catalogue import SourceCatalogue
 from airflow_cdc.model.catalogue.row_hashes import Dialect
-from airflow_cdc.model.errors import ConfigurationError, SourceFailedError
+from airflow_cdc.model.columns import POSITION
+from airflow_cdc.model.errors import ConfigurationError, SourceFailedError, StateUnreadableError
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.globs import matches_any
 from airflow_cdc.model.look.lag import find_lag
 from airflow_cdc.model.pull.cell_forms import DUCKDB, form_of
-from airflow_cdc.model.pull.compared_rows import OpenRow, Side, compare_all, look_again
+from airflow_cdc.model.pull.compared_rows import NoHashError, OpenRow, Side, compare_all, look_again
 from airflow_cdc.model.pull.settings import catalogues, settings_of
 from airflow_cdc.model.pull.tables import Table, tables_of
 from airflow_cdc.model.state.comparison import FlowComparison, FlowComparisons
-from airflow_cdc.model.state.lake import FlowState
+from airflow_cdc.model.state.lake import ArchiveState, FlowState
 from airflow_cdc.pipeline.look.flow_rows import live_table
 from airflow_cdc.pipeline.look.native_table import NativeTable, NeedsSparkError
 from airflow_cdc.pipeline.spark.storage import scoped_options
@@ -34,6 +35,14 @@ from airflow_cdc.pipeline.spark.storage import scoped_options
 _QUIET = 86_400_000
 """Milliseconds after which a source that sent nothing more counts as quiet: whatever it had committed has arrived."""
 _SAMPLE = 10
+_MARK = DUCKDB.number.format(d=f"SUBSTR(md5(CAST({DUCKDB.quote(POSITION)} AS VARCHAR)), 1, 15)")
+"""Of a row of ours: a hash of the position of the event that wrote it."""
+
+
+def _refusal(error: SourceFailedError | NoHashError) -> str:
+    if isinstance(error, SourceFailedError):
+        return error.message
+    return "The database gives no hash of a row: a value is longer than it hands to a function (MySQL, MariaDB: max_allowed_packet)."
 
 
 class _NotComparedError(Exception):
@@ -55,9 +64,22 @@ class SourceComparison:
     settle_seconds: float = 900
 
     def flows(self) -> list[FlowComparison]:
-        """Return the last comparison of each flow that the globs match, the longest ago first."""
-        found = [self._states.of(flow, self._folder(flow)) for flow in self.lake.flows() if matches_any(flow, self.tables)]
+        """Return the last comparison of each flow of the archive that the globs match, the longest ago first."""
+        found = map(self._before, self._named)
         return sorted(found, key=lambda each: (each.at, each.flow))
+
+    @cached_property
+    def _named(self) -> list[str]:
+        state = ArchiveState(self.lake.fs, self.lake.fs_root, self.archive.root)
+        # A lake's other archives have other sources.
+        return [flow for flow in state.flows(state.ledger(write=False)) if matches_any(flow, self.tables)]
+
+    def _before(self, flow: str) -> FlowComparison:
+        try:
+            return self._states.of(flow, self._folder(flow))
+        except StateUnreadableError:
+            # The comparison writes it anew.
+            return FlowComparison(flow)
 
     def compare(self, before: FlowComparison, run: str) -> FlowComparison:
         """Compare all rows of a flow, and record the result.
@@ -73,10 +95,8 @@ class SourceComparison:
                 found = compare_all(sides.source, sides.table, at, sides.held.count())
         except (_NotComparedError, NeedsSparkError) as reason:
             return self._put(FlowComparison(flow, run, skipped=str(reason), verified_through=before.verified_through))
-        except SourceFailedError as refused:
-            # A database that is away refuses this too; else one table without a grant would keep all others from being compared.
-            at = self._now()
-            return self._put(FlowComparison(flow, run, at, error=refused.message, verified_through=before.verified_through))
+        except (SourceFailedError, NoHashError) as refused:
+            return self._put(FlowComparison(flow, run, self._now(), error=_refusal(refused), verified_through=before.verified_through))
         made = FlowComparison(flow, run, at, found.source_rows, found.table_rows, sides.left_out, found.open, found.is_cut)
         return self._put(replace(made, verified_through=at if made.is_equal else before.verified_through))
 
@@ -86,15 +106,19 @@ class SourceComparison:
         :raises SourceFailedError, ConfigurationError: as :meth:`compare`.
         """
         flow = before.flow
-        # Before the rows are read: what these lack by then, they had to show.
-        is_settled = self._settled(flow)
         try:
+            # Before the rows are read: what these lack by then, they had to show.
+            is_settled = self._settled(flow)
             with scoped_options(self.lake.storage_settings().file_systems):
                 sides = self._sides(flow)
                 found = look_again(before.open, sides.source, sides.table, self._now(), is_settled)
                 sample = tuple(islice(_sample(found.different, sides), _SAMPLE))
         except (_NotComparedError, NeedsSparkError) as reason:
             return self._put(replace(before, open=(), skipped=str(reason)))
+        except (SourceFailedError, NoHashError) as refused:
+            # A database that is away refuses the clock too; else one table would keep all others from being compared.
+            self._now()
+            return self._put(replace(before, open=(), error=_refusal(refused)))
         made = replace(
             before, open=found.open, different=before.different + len(found.different), sample=(*before.sample, *sample)[:_SAMPLE]
         )
@@ -130,9 +154,15 @@ class SourceComparison:
 
     def _table(self, flow: str) -> Table:
         try:
-            return tables_of(self.source.connector, [flow], self._tables, {})[flow]
+            found = tables_of(self.source.connector, [flow], self._tables, {})[flow]
         except ConfigurationError as error:
             raise _NotComparedError(error.message) from error
+        ends = tuple(f".{end}" for end in found.topic_ends(self.source.connector))
+        if others := [each for each in self._named if each != flow and each.endswith(ends)]:
+            raise _NotComparedError(
+                f"{', '.join(others)} may be of the same table of another server; choose the flows of this one by tables"
+            )
+        return found
 
     def _sides(self, flow: str) -> _Sides:
         dialect, table = self._dialect, self._table(flow)
@@ -147,13 +177,13 @@ class SourceComparison:
         columns = {name: form for name, form in forms.items() if form is not None}
         if lacking := [key for key in held.keys if key not in columns]:
             raise _NotComparedError(f"the source cannot spell the key's columns {', '.join(lacking)} as the table does")
-        there = ".".join(map(dialect.quote, (table.schema, table.name)))
+        there = self.source.relation(table)
         left_out = (
             *(f"{name}: {theirs[name].native} and {held.types[name]}" for name, form in forms.items() if form is None),
             *(f"{name}: absent in the source" for name in held.source_columns if name not in theirs),
             *(f"{name}: absent in the table" for name in theirs if name not in held.types),
         )
-        ours = Side(held.ask, DUCKDB, f"{held.live} AS cdc_rows", columns, held.keys)
+        ours = Side(held.ask, DUCKDB, f"{held.live} AS cdc_rows", columns, held.keys, _MARK)
         return _Sides(Side(self.source.ask, dialect, there, columns, held.keys), ours, held, left_out)
 
     def _settled(self, flow: str) -> Callable[[int], bool]:
@@ -162,7 +192,9 @@ class SourceComparison:
         table = self._table(flow)
         end = next((end for end in table.topic_ends(self.source.connector) if flow.endswith(f".{end}")), "")
         prefix = flow[: len(flow) - len(end)]
-        times = [self._state(each).checkpoint(write=False).committed_through for each in self.lake.flows() if each.startswith(prefix)]
+        # By whole names: "srv.eu.public.t" is of another connector than "srv.public.t".
+        theirs = {f"{prefix}{end}" for each in self._tables for end in each.topic_ends(self.source.connector)}
+        times = [self._state(each).checkpoint(write=False).committed_through for each in self.lake.flows() if each in theirs]
         shown = max((at for at in times if at is not None), default=0)
         now = self._now()
         return lambda moment: flow not in behind and (shown >= moment + self.settle_seconds * 1000 or now >= moment + _QUIET)

@@ -136,7 +136,18 @@ class SourceCatalogue:
 
         :raises SourceFailedError, ConfigurationError: as :meth:`tables`.
         """
-        return self._rows(statement, None)
+        dialect = catalogues()[self.connector].dialect
+        return self._rows(statement, None, dialect.session if dialect else ())
+
+    def relation(self, table: Table) -> str:
+        """Return the SQL by which a table's own rows are read.
+
+        :raises SourceFailedError, ConfigurationError: as :meth:`tables`.
+        """
+        dialect = catalogues()[self.connector].dialect
+        assert dialect is not None
+        before = self._records(dialect.before_name, table.schema, table.name) if dialect.before_name else [[""]]
+        return text(before[0][0] if before else "") + ".".join(map(dialect.quote, (table.schema, table.name)))
 
     @cached_property
     def _connection(self) -> Connection:
@@ -170,9 +181,11 @@ class SourceCatalogue:
     def _records(self, sql: str, *parameters: str) -> Sequence[Sequence[Any]]:
         return self._rows(in_style(sql, self._placeholder), parameters or None)
 
-    def _rows(self, sql: str, parameters: Sequence[str] | None) -> Sequence[Sequence[Any]]:
+    def _rows(self, sql: str, parameters: Sequence[str] | None, session: Sequence[str] = ()) -> Sequence[Sequence[Any]]:
         hook = self._hook
         try:
+            if session:
+                return list(hook.run([*session, sql], handler=_fetch, parameters=parameters)[-1])
             return list(hook.get_records(sql, parameters))
         except Exception as problem:  # noqa: BLE001 - each driver has exceptions of its own.
             if isinstance(problem, ImportError) or isinstance(problem.__cause__, ImportError):
@@ -188,6 +201,10 @@ class SourceCatalogue:
             f"Connection {self._conn_id} of type {kind} cannot be used: {_without(_secrets(self._connection), problem)}",
             next_step=f"Install {_provider(kind)} with its driver.",
         )
+
+
+def _fetch(cursor: Any) -> list[Any]:
+    return cursor.fetchall() if cursor.description is not None else []
 
 
 def _connectors(kind: str) -> tuple[str, ...]:

@@ -69,10 +69,9 @@ class CdcHealthOperator(BaseOperator):
         """Look, and fail with all findings."""
         with as_airflow_errors():
             globs = table_globs(self.tables)
-        found = summary_of(
-            f"lake {self.lake_conn_id}", [*_tried(lambda: self._behind(globs), "lag"), *_tried(lambda: self._lake(globs), "lake")]
-        )
-        self._choose_news(context, found.findings)
+        looks = [_tried(lambda: self._behind(globs), "lag"), _tried(lambda: self._lake(globs), "lake")]
+        found = summary_of(f"lake {self.lake_conn_id}", [finding for findings, _ in looks for finding in findings])
+        self._choose_news(context, found.findings, is_blind=any(failed for _, failed in looks))
         if found.findings:
             raise AirflowFailException(f"{found.title}\n{found.text}")
         self.log.info("Nothing needs a look.")
@@ -88,22 +87,26 @@ class CdcHealthOperator(BaseOperator):
         lake = CdcLakeHook(self.lake_conn_id)
         return findings_of_lake(lake.fs, lake.fs_root, globs)
 
-    def _choose_news(self, context: Context, findings: Sequence[Finding]) -> None:
+    def _choose_news(self, context: Context, findings: Sequence[Finding], *, is_blind: bool) -> None:
         instance, now = context["ti"], time.time()
         # Of the run before, whatever its end: a failed task keeps what it pushed.
         before = instance.xcom_pull(task_ids=self.task_id, key=_TOLD, map_indexes=instance.map_index, include_prior_dates=True)
-        told = {(kind, flow): at for kind, flow, at in before or () if now - at < _SAID_AGAIN_AFTER}
+        told = {(kind, name): at for kind, name, at in before or () if now - at < _SAID_AGAIN_AFTER}
         self.news = tuple(finding for finding in findings if _name(finding) not in told)
-        instance.xcom_push(_TOLD, [[*name, told.get(name, now)] for name in dict.fromkeys(map(_name, findings))])
+        # What a failed look did not see is not gone.
+        kept = told if is_blind else {}
+        names = dict.fromkeys([*kept, *map(_name, findings)])
+        instance.xcom_push(_TOLD, [[*name, told.get(name, now)] for name in names])
 
 
-def _name(finding: Finding) -> tuple[str, str | None]:
-    return finding.kind.value, finding.flow
+def _name(finding: Finding) -> tuple[str, str]:
+    # Without a flow the text begins with what it is about.
+    return finding.kind.value, finding.flow or finding.text.partition(":")[0]
 
 
-def _tried(look: Callable[[], Iterable[Finding]], what: str) -> list[Finding]:
-    """Return what a look finds; where it fails, that is the finding: an outage of a night shall be one message, not forty."""
+def _tried(look: Callable[[], Iterable[Finding]], what: str) -> tuple[list[Finding], bool]:
+    """Return what a look finds, and whether it failed: then that is the finding. An outage of a night shall be one message, not forty."""
     try:
-        return list(look())
+        return list(look()), False
     except Exception as error:  # noqa: BLE001 - each store's client has exceptions of its own.
-        return [Finding(FindingKind.STOPPED, None, f"The {what} cannot be looked at: {failure_of(error)['message']}")]
+        return [Finding(FindingKind.STOPPED, None, f"The {what} cannot be looked at: {failure_of(error)['message']}")], True

@@ -67,29 +67,30 @@ class CdcSourceSensor(BaseSensorOperator):
     def poke(self, context: Context) -> PokeReturnValue:
         """Compare what this run has not compared, and look at open rows again."""
         instance = context["ti"]
-        run = f"{instance.run_id} {instance.try_number}"
+        # Two tasks of one run may compare one lake with two sources.
+        of_run = f"{instance.dag_id}/{instance.task_id}/{instance.map_index} {instance.run_id}"
         try:
-            found = self._look(run, instance.run_id)
+            found = self._look(f"{of_run} {instance.try_number}", of_run)
         except Exception as error:
             failure = failure_of(error)
             raise (AirflowException if failure["transient"] else AirflowFailException)(failure["message"]) from error
         if any(each.open for each in found) and self._began(found) + self.patience > time.time():
             return PokeReturnValue(is_done=False)
-        different = {each.flow: each for each in found if each.different}
-        if different:
-            raise AirflowFailException("\n".join(["Tables differ from their source.", *map(_line, different.values())]))
-        if refused := [each for each in found if each.error]:
+        refused = [each for each in found if each.error]
+        if different := [each for each in found if each.different]:
+            raise AirflowFailException("\n".join(["Tables differ from their source.", *map(_line, [*different, *refused])]))
+        if refused:
             raise AirflowException("\n".join(["The source refused tables.", *map(_line, refused)]))
         if not any(each.at for each in found):
             raise AirflowFailException("\n".join(["Nothing was compared.", *map(_line, found)]))
         return PokeReturnValue(is_done=True, xcom_value=_result(found))
 
-    def _look(self, run: str, run_id: str) -> list[FlowComparison]:
+    def _look(self, run: str, of_run: str) -> list[FlowComparison]:
         comparison = self._comparison()
         found = []
         for before in comparison.flows():
             # An earlier try of this run need not be repeated, unless somebody cleared the task to see whether its differences are gone.
-            is_done = before.run == run or (before.run.rpartition(" ")[0] == run_id and not before.different and not before.error)
+            is_done = before.run == run or (before.run.rpartition(" ")[0] == of_run and not before.different and not before.error)
             after = comparison.compare(before, run) if not is_done else comparison.look_again(before) if before.open else before
             if after is not before:
                 self.log.info("%s", _line(after))
@@ -129,6 +130,6 @@ def _line(found: FlowComparison) -> str:
 def _result(found: Sequence[FlowComparison]) -> dict[str, Any]:
     return {
         "equal": [each.flow for each in found if each.is_equal],
-        "undecided": {each.flow: len(each.open) for each in found if each.open or each.is_cut},
+        "undecided": {each.flow: len(each.open) + each.is_cut for each in found if each.open or each.is_cut},
         "not_compared": {each.flow: each.skipped for each in found if each.skipped},
     }

@@ -186,6 +186,43 @@ def test_a_table_that_may_not_be_read_is_named_and_the_others_are_compared(scene
     assert not found["typ"]["is_equal"] or scene.connector == "mariadb"
 
 
+_SETTINGS = {
+    "postgresql": {
+        "rows that a policy hides": (
+            "ALTER TABLE nn ENABLE ROW LEVEL SECURITY; CREATE POLICY others ON nn USING (id <> 1);",
+            "DROP POLICY others ON nn; ALTER TABLE nn DISABLE ROW LEVEL SECURITY;",
+        ),
+        "rows of a table that inherits": (
+            "CREATE TABLE child () INHERITS (nn); INSERT INTO child SELECT * FROM nn WHERE id = 1;",
+            "DROP TABLE child;",
+        ),
+    },
+    "mariadb": {
+        "padded texts": ("SET GLOBAL sql_mode = 'PAD_CHAR_TO_FULL_LENGTH';", "SET GLOBAL sql_mode = DEFAULT;"),
+        "values that are too long": ("SET GLOBAL max_allowed_packet = 1024;", "SET GLOBAL max_allowed_packet = DEFAULT;"),
+    },
+}
+"""What changes the rows that a query returns, and the table's own rows not; and back."""
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_what_a_server_is_set_to_makes_no_row_equal_or_different(scene: Scene, place: int) -> None:
+    before = scene.compare()
+    name, (on, off) = list(_SETTINGS[scene.connector].items())[place]
+    scene.run(on)
+    try:
+        found = scene.compare()
+    finally:
+        scene.run(off)
+    for table in ("nn", "typ"):
+        if error := found[table].get("error"):
+            assert "row-level security" in error or "max_allowed_packet" in error
+        else:
+            assert [row["key"] for row in found[table].get("open", ())] == [row["key"] for row in before[table].get("open", ())], name
+    if name == "rows that a policy hides":
+        assert not found["nn"]["is_equal"]
+
+
 def test_a_change_that_was_under_way_is_none(scene: Scene) -> None:
     with scene.changed("UPDATE nn SET s = 'under way' WHERE id = 1;"):
         assert len(scene.compare()["nn"]["open"]) == 1

@@ -1,7 +1,8 @@
 """The SQL by which a database spells its rows as text and hashes them, so that two databases find equal rows to be equal.
 
-A cell is its length in characters, a colon and its text; NULL is ``-``. A row's hash is the first 60 bits of the MD5 of its cells, which
-each database computes where the rows are. The source's dialects stand in its entry (:mod:`airflow_cdc.model.connectors`).
+A cell is its length in characters, a colon and its text. Of texts and bytes it is their MD5, because servers refuse to join long ones.
+NULL is ``-``. A row's hash is the first 60 bits of the MD5 of its cells, which each database computes where the rows are. The source's
+dialects stand in its entry (:mod:`airflow_cdc.model.connectors`).
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ class CellForm(Enum):
     DECIMAL = "decimal"
     """Digits with the column's scale."""
     TEXT = "text"
+    """Their MD5, in UTF-8."""
     BOOLEAN = "boolean"
     """1 or 0."""
     BYTES = "bytes"
-    """Hexadecimal digits."""
+    """Their MD5."""
     DAY = "day"
     """Days since 1970."""
     MICROSECONDS = "microseconds"
@@ -48,8 +50,14 @@ class Dialect:
     """Function: characters of a text."""
     digits: str
     """SQL of the MD5 of the text ``{t}``, as hexadecimal digits."""
+    digits_of_bytes: str
+    """As above, of bytes."""
     number: str
     """SQL of the number that the hexadecimal digits ``{d}`` spell."""
+    session: tuple[str, ...] = ()
+    """Statements before each other one: settings of a server or a user must not change what is read."""
+    before_name: str = ""
+    """Statement, with the schema and the table as parameters: what stands before the relation's name."""
     clock: str = ""
     """Statement: milliseconds since 1970, as ``source.ts_ms`` of the events has them."""
 
@@ -62,11 +70,18 @@ class Dialect:
 
         :param columns: at least one, in an order that both sides share.
         """
-        texts = [self.text_of(name, form) for name, form in columns.items()]
-        colon = "':'"
-        cells = [f"COALESCE({self.join([f'{self.length}({text})', colon, text])}, '-')" for text in texts]
+        cells = [self._cell(name, form) for name, form in columns.items()]
         digits = self.digits.format(t=self.join(cells))
         return self.number.format(d=f"SUBSTR({digits}, 1, {_HEXADECIMAL_DIGITS})")
+
+    def _cell(self, name: str, form: CellForm) -> str:
+        text, colon = self.text_of(name, form), "':'"
+        digits = {CellForm.TEXT: self.digits, CellForm.BYTES: self.digits_of_bytes}.get(form)
+        if digits is None:
+            # Also for a value that is none, such as MySQL's 0000-00-00.
+            return f"COALESCE({self.join([f'{self.length}({text})', colon, text])}, '-')"
+        # No COALESCE: what a limit of the server makes NULL must not count as the column's NULL.
+        return f"CASE WHEN {self.quote(name)} IS NULL THEN '-' ELSE {digits.format(t=text)} END"
 
 
 def double_quoted(name: str) -> str:

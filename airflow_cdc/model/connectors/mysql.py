@@ -169,7 +169,7 @@ _DIALECT = Dialect(
         CellForm.DECIMAL: "CAST(({c} + 0) AS CHAR)",
         CellForm.TEXT: "CONVERT({c} USING utf8mb4)",
         CellForm.BOOLEAN: "CAST(({c} + 0) AS CHAR)",
-        CellForm.BYTES: "LOWER(HEX({c}))",
+        CellForm.BYTES: "{c}",
         CellForm.DAY: "CAST(DATEDIFF({c}, '1970-01-01') AS CHAR)",
         CellForm.MICROSECONDS: "CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', {c}) AS CHAR)",
         # Of a TIMESTAMP it is what is stored, whatever the session's zone and its hour that comes twice.
@@ -178,6 +178,9 @@ _DIALECT = Dialect(
     join=concatenated,
     length="CHAR_LENGTH",
     digits="MD5(CONVERT({t} USING utf8mb4))",
+    digits_of_bytes="MD5({t})",
+    # PAD_CHAR_TO_FULL_LENGTH would pad texts.
+    session=("SET SESSION sql_mode = ''",),
     number="CAST(CONV({d}, 16, 10) AS UNSIGNED)",
     clock="SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)",
 )

@@ -204,7 +204,7 @@ _DIALECT = Dialect(
         # concat, because a cast of CHARACTER(n) cuts its blanks off.
         CellForm.TEXT: "CASE WHEN {c} IS NOT NULL THEN concat({c}) END",
         CellForm.BOOLEAN: "{c}::int::text",
-        CellForm.BYTES: "encode({c}, 'hex')",
+        CellForm.BYTES: "{c}",
         CellForm.DAY: _FINITE.replace("{value}", "{c} - DATE '1970-01-01'"),
         CellForm.MICROSECONDS: _FINITE.replace("{value}", _SECONDS),
         CellForm.INSTANT: _FINITE.replace("{value}", _SECONDS),
@@ -212,6 +212,13 @@ _DIALECT = Dialect(
     join=bars,
     length="char_length",
     digits="md5(convert_to({t}, 'UTF8'))",
+    digits_of_bytes="md5({t})",
+    # A policy would hide rows; so it is an error.
+    session=("SET row_security = off",),
+    # A table's events are its own rows', not those of tables that inherit from it. A partitioned table has no other rows.
+    before_name="""
+SELECT CASE c.relkind WHEN 'r' THEN 'ONLY ' ELSE '' END FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = ? AND c.relname = ?""",
     number="('x' || {d})::bit(60)::bigint",
     clock="SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint",
 )

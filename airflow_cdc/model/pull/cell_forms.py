@@ -18,7 +18,7 @@ DUCKDB = Dialect(
         CellForm.DECIMAL: r"regexp_replace(CAST({c} AS VARCHAR), '^(-?)\.', '\10.')",
         CellForm.TEXT: "{c}",
         CellForm.BOOLEAN: "CAST(CAST({c} AS INTEGER) AS VARCHAR)",
-        CellForm.BYTES: "lower(hex({c}))",
+        CellForm.BYTES: "{c}",
         CellForm.DAY: "CAST(date_diff('day', DATE '1970-01-01', {c}) AS VARCHAR)",
         CellForm.MICROSECONDS: "CAST(epoch_us({c}) AS VARCHAR)",
         CellForm.INSTANT: "CAST(epoch_us({c}) AS VARCHAR)",
@@ -26,6 +26,7 @@ DUCKDB = Dialect(
     join=bars,
     length="length",
     digits="md5({t})",
+    digits_of_bytes="md5({t})",
     number="CAST('0x' || {d} AS BIGINT)",
 )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import NamedTuple
 
 from airflow_cdc.model.catalogue.row_hashes import CellForm, Dialect
 from airflow_cdc.model.plain_json import BigInt, JsonObject
@@ -26,6 +27,18 @@ MOST_OPEN = 1000
 _IN_A_STATEMENT = 500
 
 
+class NoHashError(Exception):
+    """Raised where a database gives no hash of a row that it has."""
+
+
+class Seen(NamedTuple):
+    """A row as one side has it."""
+
+    row: int
+    """Its hash."""
+    mark: int
+
+
 @dataclass(frozen=True)
 class Side:
     """The rows of one side."""
@@ -38,6 +51,8 @@ class Side:
     """The compared columns by this side's name, in an order that both sides share."""
     keys: Sequence[str]
     """Those of the key, by this side's name."""
+    mark: str = "0"
+    """SQL of a number that differs once the row was written again, whatever it holds; 0 where that is not known."""
 
     def buckets(self, count: int) -> dict[int, tuple[int, int]]:
         """Return the number of rows and the sum of their hashes by bucket.
@@ -45,14 +60,16 @@ class Side:
         :param count: number of buckets.
         """
         bucket = f"MOD(k, {count})"
-        found = self.ask(f"SELECT {bucket}, COUNT(*), SUM(r) FROM {self._hashed} GROUP BY {bucket}")
-        return {_whole(bucket): (_whole(rows), _whole(total)) for bucket, rows, total in found}
+        found = self.ask(f"SELECT {bucket}, COUNT(*), COUNT(r), SUM(r) FROM {self._hashed} GROUP BY {bucket}")
+        if any(bucket is None or hashed != rows for bucket, rows, hashed, _ in found):
+            raise NoHashError
+        return {_whole(bucket): (_whole(rows), _whole(total)) for bucket, rows, _, total in found}
 
-    def rows_in(self, buckets: Collection[int], count: int) -> dict[int, int]:
+    def rows_in(self, buckets: Collection[int], count: int) -> dict[int, Seen]:
         """Return rows' hashes by their keys', of some of so many buckets."""
         return self._pairs(f"MOD(k, {count}) IN ({{}})", sorted(buckets))
 
-    def rows_of(self, keys: Collection[int]) -> dict[int, int]:
+    def rows_of(self, keys: Collection[int]) -> dict[int, Seen]:
         """Return rows' hashes by their keys' hashes, as far as there are such rows."""
         return self._pairs("k IN ({})", sorted(keys))
 
@@ -65,14 +82,17 @@ class Side:
         found = self.ask(f"SELECT * FROM ({hashed}) x WHERE k IN ({', '.join(map(str, sorted(keys)))})")
         return {_whole(k): {key: str(value) for key, value in zip(self.keys, values, strict=True)} for k, *values in found}
 
-    def _pairs(self, where: str, numbers: Sequence[int]) -> dict[int, int]:
-        found: dict[int, int] = {}
+    def _pairs(self, where: str, numbers: Sequence[int]) -> dict[int, Seen]:
+        found: dict[int, Seen] = {}
         given = iter(numbers)
         while some := list(islice(given, _IN_A_STATEMENT)):
-            rows = self.ask(f"SELECT k, r FROM {self._hashed} WHERE {where.format(', '.join(map(str, some)))}")
-            for key, row in rows:
+            rows = self.ask(f"SELECT k, r, m FROM {self._hashed} WHERE {where.format(', '.join(map(str, some)))}")
+            for key, row, mark in rows:
+                if row is None:
+                    raise NoHashError
                 # A key that has two rows equals none that has one.
-                found[_whole(key)] = found.get(_whole(key), 0) + _whole(row)
+                before = found.get(_whole(key), Seen(0, 0))
+                found[_whole(key)] = Seen(before.row + _whole(row), before.mark + _whole(mark))
         return found
 
     @property
@@ -81,7 +101,7 @@ class Side:
 
     @property
     def _hashed(self) -> str:
-        return f"(SELECT {self._key_hash} AS k, {self.dialect.hash_of(self.columns)} AS r FROM {self.rows}) x"
+        return f"(SELECT {self._key_hash} AS k, {self.dialect.hash_of(self.columns)} AS r, {self.mark} AS m FROM {self.rows}) x"
 
 
 def _whole(value: object) -> int:
@@ -98,6 +118,8 @@ class OpenRow(JsonObject):
     source: BigInt | None
     """Hash of the source's row; None where it has none. As below, for the table's."""
     table: BigInt | None
+    mark: BigInt
+    """As :attr:`Side.mark` of the table's row; 0 where it has none."""
     since: int
     """The source's clock, in milliseconds since 1970, when both sides were first seen so."""
 
@@ -125,10 +147,15 @@ def compare_all(source: Side, table: Side, at: int, table_rows: int) -> Differen
     differing = sorted(bucket for bucket in theirs.keys() | ours.keys() if theirs.get(bucket) != ours.get(bucket))
     read = list(_first(differing, theirs, ours))
     left, right = (side.rows_in(read, count) if read else {} for side in (source, table))
-    keys = sorted(key for key in left.keys() | right.keys() if left.get(key) != right.get(key))
-    rows = tuple(OpenRow(key, left.get(key), right.get(key), at) for key in keys[:MOST_OPEN])
+    seen = (_seen(key, left, right, at) for key in sorted(left.keys() | right.keys()))
+    rows = tuple(row for row in seen if row.source != row.table)
     there, here = (sum(rows for rows, _ in side.values()) for side in (theirs, ours))
-    return Difference(there, here, rows, len(read) < len(differing) or len(keys) > MOST_OPEN)
+    return Difference(there, here, rows[:MOST_OPEN], len(read) < len(differing) or len(rows) > MOST_OPEN)
+
+
+def _seen(key: int, source: Mapping[int, Seen], table: Mapping[int, Seen], at: int) -> OpenRow:
+    theirs, ours = source.get(key), table.get(key)
+    return OpenRow(key, theirs and theirs.row, ours and ours.row, ours.mark if ours else 0, at)
 
 
 def _first(differing: Iterable[int], *sides: Mapping[int, tuple[int, int]]) -> Iterator[int]:
@@ -158,10 +185,11 @@ def look_again(rows: Collection[OpenRow], source: Side, table: Side, at: int, is
     theirs, ours = source.rows_of(keys), table.rows_of(keys)
     still, different = [], []
     for row in rows:
-        now = OpenRow(row.key, theirs.get(row.key), ours.get(row.key), at)
+        now = _seen(row.key, theirs, ours, at)
         if now.source == now.table:
             continue
-        if (now.source, now.table) != (row.source, row.table):
+        # A row that was written again may hold what it held before, and be under way all the same.
+        if (now.source, now.table, now.mark) != (row.source, row.table, row.mark):
             still.append(now)
         elif is_settled(row.since):
             different.append(row)

@@ -15,7 +15,7 @@ from airflow_cdc.model.state.comparison import FlowComparison
 from airflow_cdc.sensors.source import CdcSourceSensor
 
 NOW = int(time.time() * 1000)
-ROW = OpenRow(7, 1, None, NOW)
+ROW = OpenRow(7, 1, None, 0, NOW)
 EQUAL = FlowComparison("equal", at=NOW, source_rows=3, table_rows=3)
 OPEN = FlowComparison("orders", at=NOW, source_rows=3, table_rows=2, open=(ROW,))
 DIFFERENT = replace(OPEN, open=(), different=1, sample=({"side": "missing", "id": "7"},))

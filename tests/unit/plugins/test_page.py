@@ -132,7 +132,7 @@ def test_a_flow_that_rejected_records_today_needs_a_look_although_nothing_waits(
 def test_a_flow_says_since_when_it_equals_its_source_and_one_that_differs_needs_a_look(tmp_path: Path) -> None:
     lake = write_shop(tmp_path, microbatches=2).lake
     comparisons = FlowComparisons(FS, str(lake))
-    open_row = OpenRow(7, 1, None, 1000)
+    open_row = OpenRow(7, 1, None, 0, 1000)
     comparisons.put(ORDERS, FlowComparison(ORDERS, "run 1", 2000, left_out=("f: real and float",), open=(open_row,), verified_through=1000))
     page = Page(lake)
     assert page.get("flow", flow=CUSTOMERS)["compared"] is None

@@ -259,7 +259,7 @@ COMPARED = FlowComparison(
     1200,
     1199,
     ("ratio: double precision and double",),
-    (OpenRow(940_079_632_237_576_323, 118_128_069_469_479_357, None, 1_795_945_723_116),),
+    (OpenRow(940_079_632_237_576_323, 118_128_069_469_479_357, None, 0, 1_795_945_723_116),),
     is_cut=True,
     different=1,
     sample=({"side": "missing", "id": "7"},),
