@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from itertools import count
 from pathlib import Path
@@ -102,8 +103,16 @@ class Runs:
 
 
 @pytest.fixture
-def runs(scene: Any, client: Any, tmp_path: Path) -> Runs:  # noqa: F811
-    return Runs(scene, client, tmp_path)
+def runs(scene: Any, client: Any, tmp_path: Path) -> Iterator[Runs]:  # noqa: F811
+    from airflow.models import DagModel, DagRun
+    from airflow.utils.session import create_session
+
+    made = Runs(scene, client, tmp_path)
+    yield made
+    # Other tests have a scheduler of this database.
+    with create_session() as session:
+        session.query(DagRun).filter_by(dag_id=made.dag_id).update({"state": "success"})
+        session.query(DagModel).filter_by(dag_id=made.dag_id).update({"is_paused": True})
 
 
 def test_a_run_is_shown_from_its_beginning_and_in_every_state(runs: Runs) -> None:
