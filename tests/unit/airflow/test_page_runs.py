@@ -103,16 +103,21 @@ class Runs:
 
 
 @pytest.fixture
-def runs(scene: Any, client: Any, tmp_path: Path) -> Iterator[Runs]:  # noqa: F811
+def runs(scene: Any, client: Any, tmp_path: Path) -> Runs:  # noqa: F811
+    return Runs(scene, client, tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def ended() -> Iterator[None]:
+    """End the runs of a test: others have a scheduler of this database."""
     from airflow.models import DagModel, DagRun
     from airflow.utils.session import create_session
 
-    made = Runs(scene, client, tmp_path)
-    yield made
-    # Other tests have a scheduler of this database.
+    yield
     with create_session() as session:
-        session.query(DagRun).filter_by(dag_id=made.dag_id).update({"state": "success"})
-        session.query(DagModel).filter_by(dag_id=made.dag_id).update({"is_paused": True})
+        for model, change in ((DagRun, {"state": "success"}), (DagModel, {"is_paused": True})):
+            theirs = session.query(model).filter(model.dag_id.startswith("of_tests_runs_"))
+            theirs.update(change, synchronize_session=False)
 
 
 def test_a_run_is_shown_from_its_beginning_and_in_every_state(runs: Runs) -> None:
