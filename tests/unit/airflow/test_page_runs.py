@@ -115,7 +115,8 @@ def ended() -> Iterator[None]:
 
     yield
     with create_session() as session:
-        for model, change in ((DagRun, {"state": "success"}), (DagModel, {"is_paused": True})):
+        changes: list[tuple[Any, dict[str, Any]]] = [(DagRun, {"state": "success"}), (DagModel, {"is_paused": True})]
+        for model, change in changes:
             theirs = session.query(model).filter(model.dag_id.startswith("of_tests_runs_"))
             theirs.update(change, synchronize_session=False)
 
