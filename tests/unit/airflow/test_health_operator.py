@@ -170,6 +170,20 @@ def test_a_store_that_cannot_be_looked_at_is_said_once(scene: Any, context: Any,
     assert looked(context)[1] == ()
 
 
+def test_each_of_two_outages_is_said_and_what_was_said_before_them_is_not_said_again(scene: Any, context: Any) -> None:
+    scene.land("0000000000")
+    assert len(looked(context)[1]) == 1
+    break_archive(scene)
+    (said,) = looked(context)[1]
+    assert said.startswith("The lag ")
+    break_lake(scene)
+    (said,) = looked(context)[1]
+    assert said.startswith("The lake ")
+    scene.connect("cdc_archive_default", conn_type="cdc_archive", host=str(scene.archive))
+    scene.connect("cdc_lake_default", conn_type="cdc_lake", host=str(scene.lake))
+    assert looked(context) == (looked(context)[0], ())
+
+
 def test_a_name_that_renders_to_nothing_is_refused(scene: Any, context: Any) -> None:
     with pytest.raises(AirflowFailException, match="names nothing"):
         CdcHealthOperator(task_id="health", tables=" ").execute(context)

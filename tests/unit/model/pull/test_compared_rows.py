@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -11,7 +12,7 @@ import pytest
 from airflow_cdc.model.catalogue.row_hashes import CellForm
 from airflow_cdc.model.pull import compared_rows
 from airflow_cdc.model.pull.cell_forms import DUCKDB
-from airflow_cdc.model.pull.compared_rows import MOST_OPEN, OpenRow, Side, compare_all, look_again
+from airflow_cdc.model.pull.compared_rows import MOST_OPEN, NoHashError, OpenRow, Side, compare_all, look_again
 
 COLUMNS = {"id": CellForm.WHOLE, "region": CellForm.TEXT, "name": CellForm.TEXT}
 AT, LATER = 1_000, 2_000
@@ -134,6 +135,27 @@ def test_a_row_that_goes_on_changing_is_open_from_the_later_look_on(sides: Sides
     again = sides.again(found.open, settled=False)
     assert (again.open, again.different) == (found.open, ())
     assert sides.again(found.open, settled=True).different == found.open
+
+
+def test_a_row_that_was_written_again_is_open_though_it_holds_what_it_held(sides: Sides) -> None:
+    sides.run("ALTER TABLE lake ADD COLUMN version INTEGER DEFAULT 1; UPDATE source SET name = 'A' WHERE id = 5")
+    source, lake = sides.side("source"), replace(sides.side("lake"), mark="version")
+    rows = compare_all(source, lake, AT, 5000).open
+    # The archive brought the source's A, then B, which is what the table held; the source's next A is under way.
+    sides.run("UPDATE lake SET version = 2 WHERE id = 5")
+    found = look_again(rows, source, lake, LATER, lambda moment: True)
+    assert ([row.since for row in found.open], found.different) == ([LATER], ())
+    assert look_again(found.open, source, lake, LATER, lambda moment: True).different == found.open
+
+
+def test_a_row_without_a_hash_is_neither_equal_nor_different(sides: Sides) -> None:
+    without = replace(sides.side("source"), dialect=replace(DUCKDB, digits="CASE WHEN {t} = 'name 5' THEN NULL ELSE md5({t}) END"))
+    with pytest.raises(NoHashError):
+        compare_all(without, sides.side("lake"), AT, 5000)
+    sides.run("DELETE FROM lake WHERE id = 5")
+    rows = sides.compare().open
+    with pytest.raises(NoHashError):
+        look_again(rows, without, sides.side("lake"), LATER, lambda moment: True)
 
 
 def test_a_row_that_stays_differs_as_soon_as_the_lake_must_show_it_and_not_before(sides: Sides) -> None:
