@@ -42,7 +42,7 @@ _MARK = DUCKDB.number.format(d=f"SUBSTR(md5(CAST({DUCKDB.quote(POSITION)} AS VAR
 def _refusal(error: SourceFailedError | NoHashError) -> str:
     if isinstance(error, SourceFailedError):
         return error.message
-    return "The database gives no hash of a row: a value is longer than it hands to a function (MySQL, MariaDB: max_allowed_packet)."
+    return "The database gives no hash of a row: a value is longer than it hands to a function, as its max_allowed_packet has it."
 
 
 class _NotComparedError(Exception):

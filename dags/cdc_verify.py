@@ -1,8 +1,8 @@
 """Compare the Delta tables with their source every night, and fail when one differs.
 
-It needs the connections ``cdc_archive_default``, with ``source_conn_id`` in its extra, and ``cdc_lake_default``, the provider of the source's
-database (PostgreSQL, MySQL or MariaDB), and no Spark. Its user reads each table once; rows that differ it reads again until the archive has
-brought what was under way. The page shows since when each table is known to equal its source.
+It needs the connections ``cdc_archive_default``, with ``source_conn_id`` in its extra, and ``cdc_lake_default``, and the provider of the
+source's database (PostgreSQL, MySQL or MariaDB), and no Spark. Its user reads each table once; rows that differ it reads again until the
+archive has brought what was under way. The page shows since when each table is known to equal its source.
 """
 
 from __future__ import annotations
