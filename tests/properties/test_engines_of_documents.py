@@ -56,7 +56,7 @@ class Collection:
     def read_again(self, count: int) -> list[Record]:
         """Return reads of documents as they are now: of an incremental snapshot, or of a connector's next one."""
         self._second += 1
-        keys = self._pick.sample(sorted(self.documents), count)
+        keys = self._pick.sample(sorted(self.documents), min(count, len(self.documents)))
         return [mongodb("r", key, second=self._second, offset=None, after=self.documents[key]) for key in keys]
 
     def _event(self, tick: int, number: int | None, *, patches: bool) -> Iterator[Record]:
