@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,7 +12,7 @@ from airflow.providers.common.compat.sdk import Stats, conf
 from airflow_cdc.hooks.archive import CdcArchiveHook
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.model.globs import matches_any
-from airflow_cdc.model.look.lag import Lag, find_lag
+from airflow_cdc.model.look.lag import Lag
 from airflow_cdc.model.look.lag_metrics import samples_of_lag
 from airflow_cdc.model.report.metrics import MetricKind, Sample
 
@@ -54,7 +53,7 @@ def send_lag(archive_conn_id: str, lake_conn_id: str, tables: Iterable[str]) -> 
     def samples() -> Iterable[Sample]:
         archive, lake = CdcArchiveHook(archive_conn_id), CdcLakeHook(lake_conn_id)
         globs = tuple(tables)
-        _, behind = find_lag(**archive.beside(lake), tables=globs, now=time.time())
+        _, behind = archive.lag(lake, globs)
         return _of_lag(lake, globs, behind)
 
     send(lake_conn_id, samples)

@@ -7,7 +7,6 @@ arrived: the flow has nothing pending, and a flow of the same source applied wha
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,10 +20,9 @@ from airflow_cdc.model.columns import POSITION
 from airflow_cdc.model.errors import ConfigurationError, SourceFailedError, StateUnreadableError
 from airflow_cdc.model.flow.table_mode import TableMode
 from airflow_cdc.model.globs import matches_any
-from airflow_cdc.model.look.lag import find_lag
 from airflow_cdc.model.pull.cell_forms import DUCKDB, form_of
 from airflow_cdc.model.pull.compared_rows import NoHashError, OpenRow, Side, compare_all, look_again
-from airflow_cdc.model.pull.settings import catalogues, settings_of
+from airflow_cdc.model.pull.settings import settings_of
 from airflow_cdc.model.pull.tables import Table, tables_of
 from airflow_cdc.model.state.comparison import FlowComparison, FlowComparisons
 from airflow_cdc.model.state.lake import ArchiveState, FlowState
@@ -35,7 +33,7 @@ from airflow_cdc.pipeline.spark.storage import scoped_options
 _QUIET = 86_400_000
 """Milliseconds after which a source that sent nothing more counts as quiet: whatever it had committed has arrived."""
 _SAMPLE = 10
-_MARK = DUCKDB.number.format(d=f"SUBSTR(md5(CAST({DUCKDB.quote(POSITION)} AS VARCHAR)), 1, 15)")
+_MARK = DUCKDB.hash_of_text(f"CAST({DUCKDB.quote(POSITION)} AS VARCHAR)")
 """Of a row of ours: a hash of the position of the event that wrote it."""
 
 
@@ -108,10 +106,11 @@ class SourceComparison:
         flow = before.flow
         try:
             # Before the rows are read: what these lack by then, they had to show.
-            is_settled = self._settled(flow)
+            at = self._now()
+            is_settled = self._settled(flow, at)
             with scoped_options(self.lake.storage_settings().file_systems):
                 sides = self._sides(flow)
-                found = look_again(before.open, sides.source, sides.table, self._now(), is_settled)
+                found = look_again(before.open, sides.source, sides.table, at, is_settled)
                 sample = tuple(islice(_sample(found.different, sides), _SAMPLE))
         except (_NotComparedError, NeedsSparkError) as reason:
             return self._put(replace(before, open=(), skipped=str(reason)))
@@ -143,7 +142,7 @@ class SourceComparison:
 
     @cached_property
     def _dialect(self) -> Dialect:
-        found = catalogues()[self.source.connector].dialect
+        found = self.source.dialect
         if found is None:
             raise _NotComparedError(f"a source of {self.source.connector} cannot be compared by hashes")
         return found
@@ -186,9 +185,12 @@ class SourceComparison:
         ours = Side(held.ask, DUCKDB, f"{held.live} AS cdc_rows", columns, held.keys, _MARK)
         return _Sides(Side(self.source.ask, dialect, there, columns, held.keys), ours, held, left_out)
 
-    def _settled(self, flow: str) -> Callable[[int], bool]:
-        """Return whether a flow's table must show all that the source held at a moment of its clock."""
-        _, behind = find_lag(**self.archive.beside(self.lake), tables=[flow], now=time.time())
+    def _settled(self, flow: str, now: int) -> Callable[[int], bool]:
+        """Return whether a flow's table must show all that the source held at a moment of its clock.
+
+        :param now: what that clock shows.
+        """
+        _, behind = self.archive.lag(self.lake, [flow])
         table = self._table(flow)
         end = next((end for end in table.topic_ends(self.source.connector) if flow.endswith(f".{end}")), "")
         prefix = flow[: len(flow) - len(end)]
@@ -196,7 +198,6 @@ class SourceComparison:
         theirs = {f"{prefix}{end}" for each in self._tables for end in each.topic_ends(self.source.connector)}
         times = [self._state(each).checkpoint(write=False).committed_through for each in self.lake.flows() if each in theirs]
         shown = max((at for at in times if at is not None), default=0)
-        now = self._now()
         return lambda moment: flow not in behind and (shown >= moment + self.settle_seconds * 1000 or now >= moment + _QUIET)
 
 

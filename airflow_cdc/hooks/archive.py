@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
@@ -17,6 +18,7 @@ from airflow_cdc.model.archive.archive_shape import ArchiveFormat, ArchiveLayout
 from airflow_cdc.model.archive.archived_files import classify_infos, modified_at
 from airflow_cdc.model.archive.interval import Interval
 from airflow_cdc.model.errors import ArchiveNotFoundError, ConfigurationError
+from airflow_cdc.model.look.lag import Lag, find_lag
 from airflow_cdc.model.look.pending import ALWAYS, PendingFiles, pending_files
 
 _Choice = TypeVar("_Choice", bound=Enum)
@@ -71,6 +73,13 @@ class CdcArchiveHook(CdcStorageHook):
         :raises ArchiveNotFoundError: when the archive's root does not exist.
         """
         return pending_files(**self.beside(lake), tables=tables, interval=interval)
+
+    def lag(self, lake: CdcLakeHook, tables: Iterable[str] = ()) -> tuple[Lag, dict[str, Lag]]:
+        """Return the lag of the flows as of now (:func:`airflow_cdc.model.look.lag.find_lag`).
+
+        :raises ArchiveNotFoundError: when the archive's root does not exist.
+        """
+        return find_lag(**self.beside(lake), tables=tables, now=time.time())
 
     def beside(self, lake: CdcLakeHook) -> dict[str, Any]:
         """Return the locations of both, as keyword arguments for the functions of ``airflow_cdc.model``."""

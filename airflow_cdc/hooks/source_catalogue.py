@@ -13,6 +13,7 @@ from airflow_cdc.hooks.storage import existing_connection
 from airflow_cdc.model.catalogue.columns import text
 from airflow_cdc.model.catalogue.modes import ConnectorSettings
 from airflow_cdc.model.catalogue.queries import in_style
+from airflow_cdc.model.catalogue.row_hashes import Dialect
 from airflow_cdc.model.connectors.registry import CONNECTORS
 from airflow_cdc.model.errors import ConfigurationError, SourceFailedError, first_line
 from airflow_cdc.model.flow.source_schema import SourceSchema
@@ -131,20 +132,24 @@ class SourceCatalogue:
         origin = f"catalogue of {self.connector}, connection {self._conn_id}, table {table}"
         return SourceSchema(flow, self.connector, tuple(columns), tuple(keys), origin, properties_of(settings, self.connector))
 
+    @property
+    def dialect(self) -> Dialect | None:
+        """How the database spells and hashes its rows; None where its tables are not compared by hashes."""
+        return catalogues()[self.connector].dialect
+
     def ask(self, statement: str) -> Sequence[Sequence[Any]]:
         """Return the rows of a statement without parameters.
 
         :raises SourceFailedError, ConfigurationError: as :meth:`tables`.
         """
-        dialect = catalogues()[self.connector].dialect
-        return self._rows(statement, None, dialect.session if dialect else ())
+        return self._rows(statement, None, self.dialect.session if self.dialect else ())
 
     def relation(self, table: Table) -> str:
         """Return the SQL by which a table's own rows are read.
 
         :raises SourceFailedError, ConfigurationError: as :meth:`tables`.
         """
-        dialect = catalogues()[self.connector].dialect
+        dialect = self.dialect
         assert dialect is not None
         before = self._records(dialect.before_name, table.schema, table.name) if dialect.before_name else [[""]]
         return text(before[0][0] if before else "") + ".".join(map(dialect.quote, (table.schema, table.name)))

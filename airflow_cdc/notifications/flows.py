@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,6 @@ from airflow.providers.common.compat.sdk import BaseNotifier
 
 from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
-from airflow_cdc.model.look.lag import find_lag
 from airflow_cdc.model.look.lag_findings import flows_behind
 from airflow_cdc.model.report.findings import Finding, FindingKind, Summary, failures, summary_of
 from airflow_cdc.model.report.health import findings_of_run
@@ -108,7 +106,7 @@ class CdcNotifier(BaseNotifier):
             return
         try:
             tables = table_globs(getattr(task, "tables", None))
-            _, behind = find_lag(**CdcArchiveHook(archive).beside(CdcLakeHook(lake)), tables=tables, now=time.time())
+            _, behind = CdcArchiveHook(archive).lag(CdcLakeHook(lake), tables)
         except Exception as error:  # noqa: BLE001 - what the report shows shall be sent all the same.
             self.log.warning("The lag cannot be looked for: %s: %s", type(error).__name__, error)
             return

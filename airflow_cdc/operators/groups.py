@@ -12,7 +12,7 @@ from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.links.tasks import FlowLink
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.look.groups import DEFAULT_GROUP_BYTES, DEFAULT_MAX_GROUPS, FlowGroup, plan_groups
-from airflow_cdc.operators.submit import as_airflow_errors
+from airflow_cdc.operators.airflow_errors import as_airflow_errors
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

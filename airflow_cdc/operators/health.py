@@ -12,11 +12,10 @@ from airflow_cdc.hooks.archive import CdcArchiveHook, table_globs
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.links.tasks import FlowLink
 from airflow_cdc.metrics import send_known_lag
-from airflow_cdc.model.look.lag import find_lag
 from airflow_cdc.model.look.lag_findings import flows_behind
 from airflow_cdc.model.look.lake_findings import findings_of_lake
 from airflow_cdc.model.report.findings import Finding, FindingKind, summary_of
-from airflow_cdc.operators.submit import as_airflow_errors
+from airflow_cdc.operators.airflow_errors import as_airflow_errors
 from airflow_cdc.triggers.look import failure_of
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ class CdcHealthOperator(BaseOperator):
 
     def _behind(self, globs: Sequence[str]) -> Iterable[Finding]:
         archive, lake = CdcArchiveHook(self.archive_conn_id), CdcLakeHook(self.lake_conn_id)
-        _, behind = find_lag(**archive.beside(lake), tables=globs, now=time.time())
+        _, behind = archive.lag(lake, globs)
         send_known_lag(lake, globs, behind)
         return flows_behind(behind, self.max_seconds)
 

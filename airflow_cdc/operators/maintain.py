@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_cdc.hooks.lake import CdcLakeHook
+from airflow_cdc.operators.airflow_errors import as_airflow_errors
 from airflow_cdc.operators.maintain_arguments import maintain_arguments, settings_of
 from airflow_cdc.operators.maintain_outcome import MaintainOutcome
-from airflow_cdc.operators.submit import CdcSubmitOperator, as_airflow_errors
+from airflow_cdc.operators.submit import CdcSubmitOperator
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

@@ -14,9 +14,10 @@ from airflow_cdc.model.archive.interval import Interval
 from airflow_cdc.model.flow.engine import engine_of
 from airflow_cdc.model.report.apply_report import ApplyReport
 from airflow_cdc.model.report.reject_limit import RejectLimit
+from airflow_cdc.operators.airflow_errors import as_airflow_errors
 from airflow_cdc.operators.merge_arguments import merge_arguments
 from airflow_cdc.operators.merge_outcome import MergeOutcome
-from airflow_cdc.operators.submit import CdcSubmitOperator, as_airflow_errors
+from airflow_cdc.operators.submit import CdcSubmitOperator
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

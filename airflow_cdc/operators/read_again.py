@@ -15,8 +15,9 @@ from airflow_cdc.model.report.reprocessing import ReprocessReport
 from airflow_cdc.model.report.retyping import RetypeReport
 from airflow_cdc.model.state.lake import FlowState
 from airflow_cdc.model.truth import truth
+from airflow_cdc.operators.airflow_errors import as_airflow_errors
 from airflow_cdc.operators.job_report import Outcome, errors_of, failure_of, log_flows
-from airflow_cdc.operators.submit import CdcSubmitOperator, as_airflow_errors
+from airflow_cdc.operators.submit import CdcSubmitOperator
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

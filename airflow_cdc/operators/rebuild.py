@@ -13,8 +13,9 @@ from airflow_cdc.model.files import short_hash
 from airflow_cdc.model.places import STATE_FOLDER
 from airflow_cdc.model.position.as_of import AsOf, parse_as_of
 from airflow_cdc.model.report.apply_report import ApplyReport
+from airflow_cdc.operators.airflow_errors import as_airflow_errors
 from airflow_cdc.operators.job_report import Outcome, failure, log_report, summary
-from airflow_cdc.operators.submit import CdcSubmitOperator, as_airflow_errors
+from airflow_cdc.operators.submit import CdcSubmitOperator
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

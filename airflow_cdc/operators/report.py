@@ -13,11 +13,11 @@ from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.links.tasks import FlowLink, QuarantineLink
 from airflow_cdc.model.report.reject_limit import RejectLimit
 from airflow_cdc.model.report.try_reports import newest_report, number_of, report_name, reports_there
+from airflow_cdc.operators.airflow_errors import as_airflow_errors
 from airflow_cdc.operators.job_report import Outcome, lake_report
 from airflow_cdc.operators.maintain_outcome import MaintainOutcome
 from airflow_cdc.operators.merge_outcome import MergeOutcome
 from airflow_cdc.operators.observed import ObservedOperator
-from airflow_cdc.operators.submit import as_airflow_errors
 from airflow_cdc.submitters.task_of_report import task_of_report
 from airflow_cdc.triggers.report import CdcReportTrigger
 

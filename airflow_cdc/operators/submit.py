@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -16,6 +16,7 @@ from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.hooks.storage import CdcStorageHook
 from airflow_cdc.model.errors import CdcError, storage_refusal
 from airflow_cdc.model.job_argument import as_argument
+from airflow_cdc.operators.airflow_errors import as_airflow_errors
 from airflow_cdc.operators.child_processes import processes_of
 from airflow_cdc.operators.connect_client import ConnectClient, connect_url, without_effect
 from airflow_cdc.operators.hand_over import hand_over, run_name
@@ -385,12 +386,3 @@ class CdcSubmitOperator(ObservedOperator, SparkSubmitOperator):
         submitted = self._hook and self._hook._submit_sp
         if submitted and submitted.stdout:
             submitted.stdout.close()
-
-
-@contextlib.contextmanager
-def as_airflow_errors() -> Iterator[None]:
-    """Raise our errors as Airflow's: without retries where a retry cannot help."""
-    try:
-        yield
-    except CdcError as error:
-        raise (AirflowException if error.transient else AirflowFailException)(str(error)) from error

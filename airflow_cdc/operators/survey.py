@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_cdc.hooks.archive import CdcArchiveHook
 from airflow_cdc.hooks.lake import CdcLakeHook
+from airflow_cdc.operators.airflow_errors import as_airflow_errors
 from airflow_cdc.operators.merge import CdcMergeOperator
-from airflow_cdc.operators.submit import as_airflow_errors
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

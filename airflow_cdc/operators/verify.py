@@ -16,9 +16,10 @@ from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.hooks.storage import existing_connection
 from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.report.verification import VerifyReport
+from airflow_cdc.operators.airflow_errors import as_airflow_errors
 from airflow_cdc.operators.job_report import Outcome, failure_of
 from airflow_cdc.operators.spark_target import spark_target
-from airflow_cdc.operators.submit import CdcSubmitOperator, as_airflow_errors
+from airflow_cdc.operators.submit import CdcSubmitOperator
 from airflow_cdc.runtime.private_file import write_privately
 
 if TYPE_CHECKING:

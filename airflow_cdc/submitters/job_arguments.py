@@ -12,8 +12,8 @@ from airflow_cdc.model.errors import ConfigurationError
 from airflow_cdc.model.job_argument import all_arguments, as_argument
 from airflow_cdc.model.report.try_reports import report_name
 from airflow_cdc.model.storage import StorageSettings
+from airflow_cdc.operators.airflow_errors import as_airflow_errors
 from airflow_cdc.operators.hand_over import run_name
-from airflow_cdc.operators.submit import as_airflow_errors
 from airflow_cdc.submitters.task_of_report import task_of_report
 
 if TYPE_CHECKING:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 from airflow_cdc.hooks.archive import CdcArchiveHook
 from airflow_cdc.hooks.lake import CdcLakeHook
 from airflow_cdc.metrics import send_known_lag
 from airflow_cdc.model.errors import ConfigurationError
-from airflow_cdc.model.look.lag import find_lag, lag_summary
+from airflow_cdc.model.look.lag import lag_summary
 from airflow_cdc.triggers.look import Answer, CdcLookTrigger
 
 
@@ -35,7 +33,7 @@ class CdcLagTrigger(CdcLookTrigger):
         if max_files is None and max_bytes is None and max_seconds is None:
             raise ConfigurationError("The lag has no bound, so it is below none.", next_step="Give max_files, max_bytes or max_seconds.")
         archive, lake = CdcArchiveHook(archive_conn_id), CdcLakeHook(lake_conn_id)
-        together, flows = find_lag(**archive.beside(lake), tables=tables, now=time.time())
+        together, flows = archive.lag(lake, tables)
         send_known_lag(lake, tables, flows)
         done = together.is_within(max_files=max_files, max_bytes=max_bytes, max_seconds=max_seconds)
         return Answer(done, lag_summary(together, flows))

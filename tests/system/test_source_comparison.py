@@ -48,9 +48,7 @@ _LONG_SETTLED = -1e10
 
 
 def rows_of(capture: str, table: str) -> list[dict[str, str | None]]:
-    found: list[dict[str, str | None]] = json.loads(
-        (CAPTURES / capture / "expected" / f"{table.replace(chr(32), chr(95))}.json").read_text(encoding="utf-8")
-    )
+    found: list[dict[str, str | None]] = json.loads((CAPTURES / capture / "expected" / f"{table}.json").read_text(encoding="utf-8"))
     return found
 
 
@@ -85,9 +83,6 @@ class Scene:
     archive: Path
     lake: Path
 
-    def flow(self, table: str) -> str:
-        return f"{_TOPICS[self.connector]}.{table}"
-
     def run(self, sql: str) -> None:
         self.database.run(f"USE shop; {sql}" if self.connector == "mariadb" else sql)
 
@@ -95,8 +90,10 @@ class Scene:
     def changed(self, sql: str) -> Iterator[None]:
         """Change the first row of ``nn`` at the source, without an event, and back."""
         self.run(f"CREATE TABLE kept AS SELECT * FROM nn WHERE id = 1; {sql}")
-        yield
-        self.run("DELETE FROM nn WHERE id = 1; INSERT INTO nn SELECT * FROM kept; DROP TABLE kept;")
+        try:
+            yield
+        finally:
+            self.run("DELETE FROM nn WHERE id = 1; INSERT INTO nn SELECT * FROM kept; DROP TABLE kept;")
 
     def compare(self, what: str = "all", settle: float = 900) -> dict[str, dict[str, Any]]:
         """Return what a comparison found by table."""

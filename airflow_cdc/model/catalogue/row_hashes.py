@@ -71,8 +71,11 @@ class Dialect:
         :param columns: at least one, in an order that both sides share.
         """
         cells = [self._cell(name, form) for name, form in columns.items()]
-        digits = self.digits.format(t=self.join(cells))
-        return self.number.format(d=f"SUBSTR({digits}, 1, {_HEXADECIMAL_DIGITS})")
+        return self.hash_of_text(self.join(cells))
+
+    def hash_of_text(self, text: str) -> str:
+        """Return the SQL of the hash of a text, which is given as SQL."""
+        return self.number.format(d=f"SUBSTR({self.digits.format(t=text)}, 1, {_HEXADECIMAL_DIGITS})")
 
     def _cell(self, name: str, form: CellForm) -> str:
         text, colon = self.text_of(name, form), "':'"

@@ -155,10 +155,10 @@ def test_a_metric_that_cannot_be_sent_fails_no_task(
 
 
 def test_without_metrics_nobody_looks_for_the_lag_after_a_merge(scene: Any, context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_cdc import metrics
+    from airflow_cdc.hooks import archive
 
     looks: list[Any] = []
-    monkeypatch.setattr(metrics, "find_lag", lambda **asked: looks.append(asked) or (None, {}))
+    monkeypatch.setattr(archive, "find_lag", lambda **asked: looks.append(asked) or (None, {}))
     scene.land("0000000000")
     scene.merge().execute(context)
     assert looks == []

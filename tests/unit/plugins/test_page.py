@@ -16,8 +16,6 @@ from fastapi.testclient import TestClient
 
 from airflow_cdc.model.errors import RejectReason
 from airflow_cdc.model.flow.new_topics import HeldTopic
-from airflow_cdc.model.pull.compared_rows import OpenRow
-from airflow_cdc.model.state.comparison import FlowComparison, FlowComparisons
 from airflow_cdc.model.state.lake import ArchiveState
 from airflow_cdc.plugins.page.alone import LAKE, OneLake
 from airflow_cdc.plugins.page.app import UI, make_app
@@ -127,26 +125,6 @@ def test_a_flow_that_rejected_records_today_needs_a_look_although_nothing_waits(
         assert (flow["standing"], len(flow["findings"])) == ("stopped", 2)
     finally:
         page.context.failed = {}
-
-
-def test_a_flow_says_since_when_it_equals_its_source_and_one_that_differs_needs_a_look(tmp_path: Path) -> None:
-    lake = write_shop(tmp_path, microbatches=2).lake
-    comparisons = FlowComparisons(FS, str(lake))
-    open_row = OpenRow(7, 1, None, 0, 1000)
-    comparisons.put(ORDERS, FlowComparison(ORDERS, "run 1", 2000, left_out=("f: real and float",), open=(open_row,), verified_through=1000))
-    page = Page(lake)
-    assert page.get("flow", flow=CUSTOMERS)["compared"] is None
-    found = page.get("flow", flow=ORDERS)
-    times = {"at": 2000, "verified_through": 1000}
-    assert found["compared"] == {**times, "different": 0, "undecided": 1, "is_cut": False, "left_out": ["f: real and float"], "skipped": ""}
-    assert found["standing"] == "up to date"
-
-    sample = ({"side": "missing", "id": "a secret"},)
-    comparisons.put(ORDERS, FlowComparison(ORDERS, "run 1", 3000, different=2, sample=sample, verified_through=1000))
-    found = Page(lake).get("flow", flow=ORDERS)
-    assert found["standing"] == "needs a look"
-    assert found["findings"] == ["Rows that differ from the source's: 2 rows. Next step: the task that compared them names some keys"]
-    assert "a secret" not in str(found), "keys are values, which not everybody sees"
 
 
 def test_microbatches_are_bounded_and_ascending(page: Page) -> None:
